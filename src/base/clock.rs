@@ -1,0 +1,19 @@
+//! Wall-clock time as stored (milliseconds since the Unix epoch, UTC) and as shown (local time with its offset).
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Milliseconds since the Unix epoch.
+pub type Millis = i64;
+
+/// The time now.
+pub fn now() -> Millis {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as Millis)
+}
+
+/// `2026-11-29 16:02:11 +01:00`: local time with its offset, for people.
+pub fn local(at: Millis) -> String {
+    match jiff::Timestamp::from_millisecond(at) {
+        Ok(t) => jiff::ZonedDateTime::new(t, jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %:z").to_string(),
+        Err(_) => format!("{at} ms"),
+    }
+}

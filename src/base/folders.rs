@@ -1,0 +1,136 @@
+//! Where everything lies under a root. The only place that knows file names.
+//!
+//! ```text
+//! runs/exp.db                                   the index
+//! runs/cache/                                   token caches, measured peaks
+//! runs/slots/                                   one lock per CPU core or GPU
+//! runs/experiments/<name>/journal.jsonl         what each `exp run` of the spec expanded to
+//! runs/<id16>/config.json                       the frozen config, the whole id, the corpus's hash
+//! runs/<id16>/lock                              held by the worker that trains the run
+//! runs/<id16>/journal.jsonl                     what other commands say of the run
+//! runs/<id16>/attempt-K/events.jsonl            what happened, written by the worker alone
+//! runs/<id16>/attempt-K/log.txt                 the worker's standard error
+//! runs/<id16>/checkpoints/step-N.attempt-K/     a checkpoint
+//! reports/<name>/                               pictures, tables
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use super::RunId;
+
+/// The folder that holds `runs/` and `reports/`.
+#[derive(Clone, Debug)]
+pub struct Root {
+    path: PathBuf,
+}
+
+impl Root {
+    /// The root at `path`; nothing is made.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// The root's own folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// `runs/`.
+    pub fn runs(&self) -> PathBuf {
+        self.path.join("runs")
+    }
+
+    /// The index.
+    pub fn database(&self) -> PathBuf {
+        self.runs().join("exp.db")
+    }
+
+    /// Token caches and measured peaks.
+    pub fn cache(&self) -> PathBuf {
+        self.runs().join("cache")
+    }
+
+    /// One lock per CPU core or GPU.
+    pub fn slots(&self) -> PathBuf {
+        self.runs().join("slots")
+    }
+
+    /// The folder of an experiment under `runs/experiments/`.
+    pub fn experiment(&self, name: &str) -> PathBuf {
+        self.runs().join("experiments").join(name)
+    }
+
+    /// The pictures and tables of an experiment.
+    pub fn report(&self, experiment: &str) -> PathBuf {
+        self.path.join("reports").join(experiment)
+    }
+
+    /// A run's folder.
+    pub fn run(&self, id: &RunId) -> RunFolder {
+        RunFolder { path: self.runs().join(id.folder()) }
+    }
+}
+
+/// The folder of one run.
+#[derive(Clone, Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+}
+
+impl RunFolder {
+    /// The folder at `path`.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// The run's own folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The frozen config.
+    pub fn config(&self) -> PathBuf {
+        self.path.join("config.json")
+    }
+
+    /// Held by the worker that trains the run.
+    pub fn lock(&self) -> PathBuf {
+        self.path.join("lock")
+    }
+
+    /// What other commands say of the run.
+    pub fn journal(&self) -> PathBuf {
+        self.path.join("journal.jsonl")
+    }
+
+    /// The folder of one attempt.
+    pub fn attempt(&self, attempt: u32) -> PathBuf {
+        self.path.join(format!("attempt-{attempt}"))
+    }
+
+    /// What happened in an attempt.
+    pub fn events(&self, attempt: u32) -> PathBuf {
+        self.attempt(attempt).join("events.jsonl")
+    }
+
+    /// The worker's standard error.
+    pub fn log(&self, attempt: u32) -> PathBuf {
+        self.attempt(attempt).join("log.txt")
+    }
+
+    /// All checkpoints.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.path.join("checkpoints")
+    }
+
+    /// The numbers of the attempts that have a folder, ascending.
+    pub fn attempts(&self) -> Vec<u32> {
+        let Ok(entries) = std::fs::read_dir(&self.path) else { return Vec::new() };
+        let mut found: Vec<u32> = entries
+            .flatten()
+            .filter_map(|e| e.file_name().to_str()?.strip_prefix("attempt-")?.parse().ok())
+            .collect();
+        found.sort_unstable();
+        found
+    }
+}

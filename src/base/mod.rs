@@ -1,0 +1,13 @@
+//! What every layer may use: errors and exit codes, atomic files, random streams, the clock, run ids, numbers that
+//! survive JSON. Nothing here knows what an experiment is.
+
+pub mod clock;
+pub mod error;
+pub mod files;
+pub mod folders;
+pub mod ids;
+pub mod num;
+pub mod rng;
+
+pub use error::{Context, Error, Exit, Result};
+pub use ids::RunId;

@@ -1,0 +1,1 @@
+//! The reference engine: candle's autograd on any device.

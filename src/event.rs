@@ -1,0 +1,309 @@
+//! What happened to a run: the only link between the worker that trains it, the store that keeps it and the screen that
+//! shows it. One JSON line each in `attempt-K/events.jsonl`; additions only, since old files are read for ever.
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::{Result, RunId, clock::Millis, num};
+
+/// One line of an attempt's `events.jsonl`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The first line of an attempt, written before anything is loaded.
+    Started(Started),
+    /// What is known once data and engine are ready; precedes every `Step` and `Eval`.
+    Ready(Ready),
+    /// One optimizer update, the `step`-th of the run (1 to `train.steps`).
+    Step(Step),
+    /// An evaluation after `step` updates.
+    Eval(Eval),
+    /// A checkpoint was renamed into place; everything before this line is durable.
+    Checkpointed(Checkpointed),
+    /// Something a person should know that stops nothing.
+    Warning {
+        /// When, in ms since the Unix epoch.
+        at: Millis,
+        /// What, in a sentence.
+        message: String,
+    },
+    /// The last line of an attempt that ended by itself; a killed one has none.
+    Finished {
+        /// When, in ms since the Unix epoch.
+        at: Millis,
+        /// How it ended.
+        outcome: Outcome,
+    },
+}
+
+/// Who runs an attempt, and where.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Started {
+    /// When, in ms since the Unix epoch.
+    pub at: Millis,
+    /// 1 for the first attempt at a run.
+    pub attempt: u32,
+    /// The worker's process id on `host`.
+    pub pid: u32,
+    /// The worker's host name.
+    pub host: String,
+    /// `cpu`, `cuda:0`, `metal`.
+    pub device: String,
+    /// CPU threads that the run computes with.
+    pub threads: usize,
+    /// The version of `exp`.
+    pub version: String,
+}
+
+/// What an attempt found when data and engine were ready.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ready {
+    /// When, in ms since the Unix epoch.
+    pub at: Millis,
+    /// The step of the checkpoint that the attempt continues from; 0 where it starts anew. Events of earlier attempts
+    /// after this step are void.
+    pub from_step: u64,
+    /// `tape` or `cpu`.
+    pub engine: String,
+    /// The SIMD level of its kernels.
+    pub simd: String,
+    /// The model name of the CPU or GPU.
+    pub processor: String,
+    /// Trained numbers, position table included.
+    pub params: u64,
+    /// Floating-point operations per trained token, forward and backward (see [`crate::cost`]).
+    pub flops_per_token: f64,
+    /// The measured matmul peak of the slot in FLOP/s; what MFU is a fraction of.
+    pub peak_flops: Option<f64>,
+    /// Distinct tokens.
+    pub vocab_size: usize,
+    /// blake3 of the corpus's text.
+    pub corpus_hash: String,
+    /// Characters per validation token: loss in nats per token becomes bits per character with it.
+    pub chars_per_token: f64,
+    /// The corpus's cost under its own grammar in bits per character, where known.
+    pub corpus_bits_per_char: Option<f64>,
+}
+
+/// The metrics of one optimizer update.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// The number of this update, from 1.
+    pub step: u64,
+    /// Mean cross-entropy over this step's own tokens before the update, in nats.
+    #[serde(with = "num::float")]
+    pub loss: f64,
+    /// The learning rate of this update.
+    pub lr: f64,
+    /// The global norm of the gradient before clipping.
+    #[serde(with = "num::float")]
+    pub grad_norm: f64,
+    /// Wall time of all of the step, in ms.
+    pub step_ms: f64,
+    /// Of that, the wall time spent on loading data, in ms.
+    pub data_ms: f64,
+    /// Trained tokens per second of `step_ms`.
+    pub tokens_per_second: f64,
+    /// Model FLOPs utilization: achieved over peak FLOP/s.
+    pub mfu: Option<f64>,
+    /// Resident memory of the worker, in bytes.
+    pub memory_bytes: u64,
+}
+
+/// Losses over the fixed evaluation windows, without dropout.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Eval {
+    /// Updates done before this evaluation.
+    pub step: u64,
+    /// Mean cross-entropy over windows of the training split, in nats per token.
+    #[serde(with = "num::float")]
+    pub train_loss: f64,
+    /// Mean cross-entropy over windows of the validation split, in nats per token.
+    #[serde(with = "num::float")]
+    pub val_loss: f64,
+    /// `val_loss` in bits per character.
+    #[serde(with = "num::float")]
+    pub bits_per_char: f64,
+    /// Wall time of the evaluation, in ms.
+    pub eval_ms: f64,
+}
+
+/// A checkpoint that is whole on disk.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Checkpointed {
+    /// When, in ms since the Unix epoch.
+    pub at: Millis,
+    /// Updates that it holds.
+    pub step: u64,
+    /// Its folder, relative to the run's folder.
+    pub folder: String,
+    /// Its files.
+    pub files: Vec<FileRef>,
+    /// Whether it has the lowest validation loss so far.
+    pub best: bool,
+    /// Folders, relative to the run's, that were removed to keep to `checkpoint.keep_last` and `.keep_best`.
+    pub removed: Vec<String>,
+}
+
+/// A file by name, size and content.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FileRef {
+    /// Relative to the folder that names it.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// blake3 of its content, in hex.
+    pub blake3: String,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum Outcome {
+    /// All steps are done and evaluated.
+    Done,
+    /// It cannot go on, and why. `retry` where another try might go better (a crash, not a NaN).
+    Failed {
+        /// Why, in a sentence.
+        why: String,
+        /// Whether another attempt makes sense.
+        retry: bool,
+    },
+    /// Asked to stop; checkpointed after `step` updates.
+    Interrupted {
+        /// Updates done.
+        step: u64,
+    },
+}
+
+/// Who listens to a run.
+pub trait Sink {
+    /// Takes one event. `sync` asks that it and all before it be durable on return.
+    fn emit(&mut self, event: &Event, sync: bool) -> Result<()>;
+}
+
+/// Where a run stands. The data stands in the variant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum RunState {
+    /// Not started yet.
+    Queued,
+    /// A worker holds it.
+    Running {
+        /// `cpu`, `cuda:0`.
+        slot: String,
+        /// When its attempt started, in ms since the Unix epoch.
+        since: Millis,
+    },
+    /// All steps done.
+    Done,
+    /// Gave up.
+    Failed {
+        /// Why.
+        why: String,
+    },
+    /// Stopped; continues from its last checkpoint.
+    Interrupted {
+        /// Updates done.
+        step: u64,
+    },
+    /// Never started, on purpose.
+    Skipped {
+        /// Why.
+        why: String,
+    },
+}
+
+impl RunState {
+    /// The word in tables and JSON.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running { .. } => "running",
+            Self::Done => "done",
+            Self::Failed { .. } => "failed",
+            Self::Interrupted { .. } => "interrupted",
+            Self::Skipped { .. } => "skipped",
+        }
+    }
+
+    /// Why it failed or was skipped.
+    pub fn why(&self) -> Option<&str> {
+        match self {
+            Self::Failed { why } | Self::Skipped { why } => Some(why),
+            _ => None,
+        }
+    }
+}
+
+/// One line of a run's `journal.jsonl`: what the scheduler or a command says of the run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "note", rename_all = "snake_case")]
+pub enum Note {
+    /// The worker of this attempt died without a word, and no other attempt follows.
+    GaveUp {
+        /// When, in ms since the Unix epoch.
+        at: Millis,
+        /// The attempt that died.
+        attempt: u32,
+        /// How it died.
+        why: String,
+    },
+}
+
+/// One line of an experiment's `journal.jsonl`: what its spec expanded to when it was run. The last line counts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Expansion {
+    /// When, in ms since the Unix epoch.
+    pub at: Millis,
+    /// The paths of the swept leaves, in the spec's order.
+    pub axes: Vec<String>,
+    /// The runs, in the grid's order.
+    pub members: Vec<RunId>,
+    /// The spec's text.
+    pub spec: String,
+}
+
+/// What the scheduler tells whoever watches a sweep.
+#[derive(Clone, Debug)]
+pub enum Progress {
+    /// A worker was started on a slot.
+    Started {
+        /// Which run.
+        run: RunId,
+        /// Which attempt.
+        attempt: u32,
+        /// `cpu`, `cuda:0`.
+        slot: String,
+        /// CPU threads that it computes with.
+        threads: usize,
+    },
+    /// Its worker said something.
+    Event {
+        /// Which run.
+        run: RunId,
+        /// What.
+        event: Event,
+    },
+    /// It needs no worker of ours any more.
+    Ended {
+        /// Which run.
+        run: RunId,
+        /// How.
+        state: RunState,
+    },
+    /// Another process trains it; we wait for that.
+    Elsewhere {
+        /// Which run.
+        run: RunId,
+    },
+    /// Something to tell the person: a retry, a stop request that is under way.
+    Message(String),
+    /// Time passed; redraw what moves.
+    Tick,
+}
+
+/// Watches a sweep.
+pub trait Observer {
+    /// Takes notice; must not block.
+    fn see(&mut self, progress: &Progress);
+}

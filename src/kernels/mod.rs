@@ -1,0 +1,1 @@
+//! Plain functions on slices: the CPU engine's arithmetic. Single-threaded; whoever calls them splits the work.

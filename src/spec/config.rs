@@ -1,0 +1,266 @@
+//! One point of a sweep, fully resolved: no default left open, every leaf a scalar. Ranges, defaults and docs of the
+//! leaves stand in the leaf table ([`super::leaf`]), which is what the spec, the schema and `--set` go by.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Everything that decides what one run does.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunConfig {
+    /// The network.
+    pub model: ModelConfig,
+    /// What it is trained on.
+    pub data: DataConfig,
+    /// How it is trained.
+    pub train: TrainConfig,
+    /// How it is evaluated.
+    pub eval: EvalConfig,
+    /// What is kept of it.
+    pub checkpoint: CheckpointConfig,
+    /// Where and with what it is computed.
+    pub run: RunSettings,
+}
+
+/// The network's shape and switches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct ModelConfig {
+    pub layers: usize,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub d_model: usize,
+    pub context: usize,
+    pub d_ff: usize,
+    pub norm: Norm,
+    pub position: Position,
+    pub mlp: Mlp,
+    pub bias: bool,
+    pub tie_embeddings: bool,
+    pub dropout: f64,
+}
+
+/// What the network is trained on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct DataConfig {
+    pub corpus: CorpusKind,
+    pub path: Option<String>,
+    pub tokenizer: TokenizerKind,
+    pub val_fraction: f64,
+    pub corpus_seed: u64,
+    pub corpus_chars: u64,
+}
+
+/// How the network is trained.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct TrainConfig {
+    pub steps: u64,
+    pub batch: usize,
+    pub grad_accum: usize,
+    pub lr: f64,
+    pub min_lr: f64,
+    pub schedule: Schedule,
+    pub warmup_steps: u64,
+    pub decay_steps: u64,
+    pub optimizer: Optimizer,
+    pub beta1: f64,
+    pub beta2: f64,
+    pub eps: f64,
+    pub weight_decay: f64,
+    pub grad_clip: f64,
+    pub seed: u64,
+    pub dtype: Dtype,
+    pub on_nan: OnNan,
+}
+
+/// How the network is evaluated.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct EvalConfig {
+    pub every: u64,
+    pub batches: usize,
+    pub batch: usize,
+}
+
+/// What is kept of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct CheckpointConfig {
+    pub every: u64,
+    pub keep_last: usize,
+    pub keep_best: usize,
+}
+
+/// Where and with what a run is computed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct RunSettings {
+    pub device: String,
+    pub engine: EngineKind,
+    pub retries: u32,
+    pub timeout: Option<f64>,
+    pub init_from: Option<String>,
+}
+
+/// Declares a unit enum with its words in YAML and JSON.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum $name { $($(#[$vdoc])* #[serde(rename = $word)] $variant),+ }
+
+        impl $name {
+            /// Every word that a spec may write here.
+            pub const WORDS: &'static [&'static str] = &[$($word),+];
+
+            /// The word that a spec writes.
+            pub fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+    };
+}
+
+words!(/** How the residual stream is normalised before each sublayer. */ Norm {
+    /** Mean and variance, learned scale, bias where `model.bias` (Ba et al., 2016). */ LayerNorm = "layernorm",
+});
+words!(/** How positions enter. */ Position {
+    /** A trained table that is added to the token embedding. */ Learned = "learned",
+});
+words!(/** The feed-forward sublayer. */ Mlp {
+    /** Two matrices around the exact GELU, x·Φ(x). */ Gelu = "gelu",
+});
+words!(/** Where the text comes from. */ CorpusKind {
+    /** Generated play-like text with a known entropy; needs no file. */ Playbook = "playbook",
+    /** Tiny Shakespeare. */ Shakespeare = "shakespeare",
+    /** A UTF-8 file, or a folder of them. */ Text = "text",
+});
+words!(/** What a token is. */ TokenizerKind {
+    /** Each distinct character of the corpus, in code-point order. */ Char = "char",
+    /** Each byte of the UTF-8 text; the vocabulary has 256. */ Byte = "byte",
+});
+words!(/** How the learning rate falls after the warm-up. */ Schedule {
+    /** Half a cosine from `lr` to `min_lr`. */ Cosine = "cosine",
+    /** A straight line from `lr` to `min_lr`. */ Linear = "linear",
+    /** It does not fall. */ Constant = "constant",
+});
+words!(/** What turns gradients into updates. */ Optimizer {
+    /** Adam with decoupled weight decay (Loshchilov and Hutter, 2019). */ AdamW = "adamw",
+});
+words!(/** What activations are computed in; weights and moments stay f32. */ Dtype {
+    /** 32-bit floats. */ F32 = "f32",
+    /** bfloat16, on GPUs. */ Bf16 = "bf16",
+    /** IEEE half floats, on GPUs. */ F16 = "f16",
+});
+words!(/** What a loss that is not finite does. */ OnNan {
+    /** The run fails and says at which step. */ Stop = "stop",
+    /** Training goes on. */ Continue = "continue",
+});
+words!(/** What computes a step. */ EngineKind {
+    /** The fastest engine that knows the settings and the device. */ Auto = "auto",
+    /** Explicit layers over a preallocated workspace; CPU only. */ Cpu = "cpu",
+    /** candle's autograd; any device. */ Tape = "tape",
+});
+
+impl Default for ModelConfig {
+    fn default() -> Self {
+        Self {
+            layers: 4,
+            heads: 4,
+            kv_heads: 4,
+            d_model: 128,
+            context: 64,
+            d_ff: 512,
+            norm: Norm::LayerNorm,
+            position: Position::Learned,
+            mlp: Mlp::Gelu,
+            bias: true,
+            tie_embeddings: true,
+            dropout: 0.0,
+        }
+    }
+}
+
+impl Default for DataConfig {
+    fn default() -> Self {
+        Self {
+            corpus: CorpusKind::Playbook,
+            path: None,
+            tokenizer: TokenizerKind::Char,
+            val_fraction: 0.1,
+            corpus_seed: 1,
+            corpus_chars: 1_200_000,
+        }
+    }
+}
+
+impl Default for TrainConfig {
+    fn default() -> Self {
+        Self {
+            steps: 500,
+            batch: 12,
+            grad_accum: 1,
+            lr: 1e-3,
+            min_lr: 1e-4,
+            schedule: Schedule::Cosine,
+            warmup_steps: 50,
+            decay_steps: 500,
+            optimizer: Optimizer::AdamW,
+            beta1: 0.9,
+            beta2: 0.99,
+            eps: 1e-8,
+            weight_decay: 0.1,
+            grad_clip: 1.0,
+            seed: 1,
+            dtype: Dtype::F32,
+            on_nan: OnNan::Stop,
+        }
+    }
+}
+
+impl Default for EvalConfig {
+    fn default() -> Self {
+        Self { every: 100, batches: 20, batch: 12 }
+    }
+}
+
+impl Default for CheckpointConfig {
+    fn default() -> Self {
+        Self { every: 100, keep_last: 2, keep_best: 1 }
+    }
+}
+
+impl Default for RunSettings {
+    fn default() -> Self {
+        Self { device: "auto".into(), engine: EngineKind::Auto, retries: 1, timeout: None, init_from: None }
+    }
+}
+
+impl RunConfig {
+    /// Every leaf by its dotted path, sorted by path; an unset optional leaf is `null`.
+    pub fn leaves(&self) -> serde_json::Map<String, Value> {
+        let Ok(Value::Object(groups)) = serde_json::to_value(self) else {
+            unreachable!("a config of scalars is always a JSON object of objects")
+        };
+        let mut leaves: Vec<_> = groups
+            .into_iter()
+            .flat_map(|(group, leaves)| match leaves {
+                Value::Object(map) => map.into_iter().map(|(k, v)| (format!("{group}.{k}"), v)).collect::<Vec<_>>(),
+                other => vec![(group, other)],
+            })
+            .collect();
+        leaves.sort_by(|a, b| a.0.cmp(&b.0));
+        leaves.into_iter().collect()
+    }
+
+    /// The width of one attention head.
+    pub fn head_width(&self) -> usize {
+        self.model.d_model / self.model.heads
+    }
+
+    /// Tokens per optimizer update.
+    pub fn tokens_per_step(&self) -> u64 {
+        (self.train.batch * self.train.grad_accum * self.model.context) as u64
+    }
+}

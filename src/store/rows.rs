@@ -1,0 +1,77 @@
+//! What the store answers with: plain data, the same for tables, JSON and reports.
+
+use crate::{
+    base::{RunId, clock::Millis},
+    event::{Ready, RunState, Started},
+    spec::RunConfig,
+};
+
+/// One run as the index knows it.
+#[derive(Clone, Debug)]
+pub struct RunRow {
+    /// Its identity.
+    pub id: RunId,
+    /// The experiments it belongs to, the one asked for (or the latest) first.
+    pub experiments: Vec<String>,
+    /// The frozen config.
+    pub config: RunConfig,
+    /// Where it stands. `Running` only where a worker holds the run's lock now.
+    pub state: RunState,
+    /// Updates done and logged.
+    pub step: u64,
+    /// The lowest finite validation loss, and its step.
+    pub best: Option<(u64, f64)>,
+    /// The validation loss of the last evaluation; may not be finite.
+    pub last_val_loss: Option<f64>,
+    /// Median over the logged steps of the latest attempt, the first tenth left out.
+    pub tokens_per_second: Option<f64>,
+    /// Attempts so far.
+    pub attempts: u32,
+    /// Of the latest attempt that got that far.
+    pub ready: Option<Ready>,
+    /// When it became known, in ms since the Unix epoch.
+    pub created: Millis,
+}
+
+/// One try at a run.
+#[derive(Clone, Debug)]
+pub struct AttemptRow {
+    /// Who and where.
+    pub started: Started,
+    /// What it found, once data and engine were ready.
+    pub ready: Option<Ready>,
+    /// When it ended, where it said so.
+    pub ended: Option<Millis>,
+    /// `done`, `failed: why`, `interrupted at step n`, `killed`, `running`.
+    pub outcome: String,
+    /// What it warned of.
+    pub warnings: Vec<String>,
+}
+
+/// A file of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Artifact {
+    /// `checkpoint`, `log`, `config`.
+    pub kind: String,
+    /// The step it holds, where it has one.
+    pub step: Option<u64>,
+    /// Relative to the root.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+    /// blake3 of its content, in hex; empty for files that still grow.
+    pub blake3: String,
+}
+
+/// An experiment: a name and the points of the last spec run under it.
+#[derive(Clone, Debug)]
+pub struct ExperimentRow {
+    /// Its name.
+    pub name: String,
+    /// When its spec was last run, in ms since the Unix epoch.
+    pub at: Millis,
+    /// The paths of the leaves that the spec sweeps, in its order (`model.layers`, `train.lr`).
+    pub axes: Vec<String>,
+    /// Its runs, in the order of the grid.
+    pub members: Vec<RunId>,
+}
