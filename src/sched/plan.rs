@@ -1,0 +1,211 @@
+//! From the points of a spec to a plan: every point is checked against the devices and the corpora at hand before the
+//! first run starts, named, and given its reason: why it is to be run, or why not.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Display,
+};
+
+use crate::{
+    base::{Error, Exit, Result, RunId, folders::Root},
+    cost::Cost,
+    data::{self, CorpusInfo},
+    event::RunState,
+    exec::device::{self, kind},
+    spec::{
+        RunConfig, Sweep,
+        config::{CorpusKind, Dtype, EngineKind},
+        identity::{self, FORMAT, FrozenRun},
+    },
+    store::Store,
+};
+
+/// Why a run is to be done, or is not.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reason {
+    /// It was never begun.
+    New,
+    /// It failed, and is tried again.
+    FailedBefore {
+        /// Why it failed.
+        why: String,
+    },
+    /// It was stopped or died, and continues from its last checkpoint.
+    Interrupted {
+        /// Updates done.
+        step: u64,
+    },
+    /// It is done; nothing is to do.
+    Done,
+    /// Another process trains it; it is waited for.
+    Elsewhere,
+}
+
+/// One run of a plan.
+#[derive(Clone, Debug)]
+pub struct PlannedRun {
+    /// Its resolved config and its name.
+    pub frozen: FrozenRun,
+    /// Why it is to be done, or is not.
+    pub reason: Reason,
+    /// What all of it costs.
+    pub cost: Cost,
+    /// What it is trained on.
+    pub corpus: CorpusInfo,
+}
+
+/// What a spec comes to.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The experiment's name.
+    pub experiment: String,
+    /// The paths of the swept leaves, in the spec's order.
+    pub axes: Vec<String>,
+    /// The spec's text.
+    pub spec: String,
+    /// The runs, in the grid's order.
+    pub runs: Vec<PlannedRun>,
+    /// Points that resolve to the run of an earlier one.
+    pub duplicates: usize,
+    /// Points that the spec's `exclude` takes out.
+    pub excluded: usize,
+}
+
+/// Plans `sweep` under `root`. Corpora are tokenized into the root's cache; nothing else is written. What `store` knows
+/// of the runs is taken as it is: bring it up to date first.
+///
+/// # Errors
+///
+/// [`Exit::Spec`], with the place in the spec, for the first point that cannot be run here: its device is not at hand or
+/// does not suit its settings, its corpus is missing or too short, the run that it starts from is unknown.
+pub fn plan(sweep: &Sweep, root: &Root, store: Option<&Store>) -> Result<Plan> {
+    let mut planner = Planner { sweep, root, store, devices: HashMap::new(), corpora: HashMap::new() };
+    let mut seen = HashSet::new();
+    let mut runs = Vec::new();
+    for (point, config) in sweep.points.iter().enumerate() {
+        let run = planner.point(point, config.clone())?;
+        if seen.insert(run.frozen.id) {
+            runs.push(run);
+        }
+    }
+    Ok(Plan {
+        experiment: sweep.experiment.clone(),
+        axes: sweep.axes.clone(),
+        spec: sweep.text.clone(),
+        duplicates: sweep.points.len() - runs.len(),
+        excluded: sweep.excluded,
+        runs,
+    })
+}
+
+/// Checks points one by one, each device and each corpus once.
+struct Planner<'a> {
+    sweep: &'a Sweep,
+    root: &'a Root,
+    store: Option<&'a Store>,
+    devices: HashMap<String, String>,
+    corpora: HashMap<String, CorpusInfo>,
+}
+
+impl Planner<'_> {
+    fn point(&mut self, point: usize, mut config: RunConfig) -> Result<PlannedRun> {
+        config.run.device = self.device(point, &config)?;
+        let corpus = self.corpus(point, &config)?;
+        if let Some(run) = &config.run.init_from {
+            config.run.init_from = Some(self.ancestor(point, run)?.to_string());
+        }
+        let from_file = config.data.corpus != CorpusKind::Playbook;
+        let id = identity::run_id(&config, from_file.then_some(corpus.hash.as_str()));
+        let frozen = FrozenRun {
+            format: FORMAT,
+            id,
+            corpus_hash: corpus.hash.clone(),
+            vocab_size: corpus.vocab_size,
+            config,
+        };
+        let cost = Cost::of(&frozen.config, corpus.vocab_size);
+        Ok(PlannedRun { reason: self.reason(&id)?, cost, corpus, frozen })
+    }
+
+    /// What the config's device means here. An index stays only where the spec names one, so that any device of the kind
+    /// will do.
+    fn device(&mut self, point: usize, config: &RunConfig) -> Result<String> {
+        let asked = &config.run.device;
+        let found = match self.devices.get(asked) {
+            Some(found) => found.clone(),
+            None => device::resolve(asked).map_err(|error| self.error_of(point, "run.device", &error))?,
+        };
+        self.devices.insert(asked.clone(), found.clone());
+        let on_cpu = kind(&found) == "cpu";
+        if on_cpu && config.train.dtype != Dtype::F32 {
+            let why = format!("{} is not computed on a CPU", config.train.dtype.word());
+            return Err(self.error(point, "train.dtype", why, Some("use f32, or a GPU")));
+        }
+        if !on_cpu && config.run.engine == EngineKind::Cpu {
+            let why = format!("the engine `cpu` does not run on {found}");
+            return Err(self.error(point, "run.engine", why, Some("use the engine auto or tape, or the device cpu")));
+        }
+        Ok(if asked.contains(':') { found } else { kind(&found).to_owned() })
+    }
+
+    /// The config's corpus, tokenized and long enough.
+    fn corpus(&mut self, point: usize, config: &RunConfig) -> Result<CorpusInfo> {
+        let key = format!("{:?}", config.data);
+        let corpus = match self.corpora.get(&key) {
+            Some(corpus) => corpus.clone(),
+            None => {
+                let leaf = if config.data.path.is_some() { "data.path" } else { "data.corpus" };
+                let prepared = data::prepare(&config.data, &self.root.cache());
+                prepared.map_err(|error| self.error_of(point, leaf, &error))?
+            }
+        };
+        self.corpora.insert(key, corpus.clone());
+        let context = config.model.context as u64;
+        for (split, tokens) in [("training", corpus.train_tokens), ("validation", corpus.val_tokens)] {
+            // A window is `context` tokens and the one that follows them.
+            if tokens <= context {
+                let why = format!("a context of {context} tokens is too long for {tokens} {split} tokens");
+                let hint = format!("use a context below {}, or more text", corpus.train_tokens.min(corpus.val_tokens));
+                return Err(self.error(point, "model.context", why, Some(&hint)));
+            }
+        }
+        Ok(corpus)
+    }
+
+    /// The run that `run.init_from` names.
+    fn ancestor(&self, point: usize, prefix: &str) -> Result<RunId> {
+        let leaf = "run.init_from";
+        let Some(store) = self.store else {
+            return Err(self.error(point, leaf, format!("there is no run {prefix:?}: none is stored yet"), None));
+        };
+        let found = store.find(prefix).map_err(|error| self.error_of(point, leaf, &error))?;
+        if !store.artifacts(&found.id)?.iter().any(|artifact| artifact.kind == "checkpoint") {
+            let why = format!("the run {} has no checkpoint to start from", found.id.short());
+            return Err(self.error(point, leaf, why, Some("train it first")));
+        }
+        Ok(found.id)
+    }
+
+    fn reason(&self, id: &RunId) -> Result<Reason> {
+        let row = self.store.map_or(Ok(None), |store| store.run(id))?;
+        Ok(match row.map(|row| row.state) {
+            None | Some(RunState::Queued | RunState::Skipped { .. }) => Reason::New,
+            Some(RunState::Failed { why }) => Reason::FailedBefore { why },
+            Some(RunState::Interrupted { step }) => Reason::Interrupted { step },
+            Some(RunState::Running { .. }) => Reason::Elsewhere,
+            Some(RunState::Done) => Reason::Done,
+        })
+    }
+
+    fn error(&self, point: usize, leaf: &str, why: impl Display, hint: Option<&str>) -> Error {
+        self.sweep.error_at(point, leaf, why, hint)
+    }
+
+    /// An error met while checking a leaf, at the leaf's place in the spec; one that is not the spec's fault as it is.
+    fn error_of(&self, point: usize, leaf: &str, error: &Error) -> Error {
+        match error.exit {
+            Exit::Spec | Exit::Usage => self.error(point, leaf, &error.why, error.hint.as_deref()),
+            _ => error.clone(),
+        }
+    }
+}
