@@ -85,12 +85,11 @@ fn refusal(why: String) -> Error {
 
 /// A device that could be here and is not.
 fn absent(name: &str, devices: &[DeviceInfo]) -> Error {
-    let built = match kind(name) {
-        "cuda" => cfg!(feature = "cuda"),
-        "metal" => cfg!(feature = "metal"),
-        _ => true,
+    let not_built = match kind(name) {
+        "cuda" => !cfg!(feature = "cuda"),
+        _ => !cfg!(feature = "metal"),
     };
-    if !built {
+    if not_built {
         let why = format!("this build of exp has no support for {name}");
         return refusal(why).hint(format!("build it with `--features {}`, or use `device: auto`", kind(name)));
     }
@@ -185,7 +184,9 @@ mod tests {
 
     #[test]
     fn a_misspelt_device_names_the_nearest() {
-        for (word, hint) in [("cudda", "did you mean `cuda`?"), ("CPU", "did you mean `cpu`?"), ("tpu-v5", "a device is")] {
+        for (word, hint) in
+            [("cudda", "did you mean `cuda`?"), ("CPU", "did you mean `cpu`?"), ("tpu-v5", "a device is")]
+        {
             let error = choose(word, &devices(&["cpu"])).unwrap_err();
             assert!(error.hint.as_deref().unwrap().contains(hint), "{word}: {:?}", error.hint);
         }

@@ -20,7 +20,10 @@ pub use process::Process;
 pub use slots::{Slot, Slots};
 
 use crate::{
-    base::{Result, RunId, folders::{Root, RunFolder}},
+    base::{
+        Result, RunId,
+        folders::{Root, RunFolder},
+    },
     event::{Event, Outcome},
     train::checkpoint,
 };

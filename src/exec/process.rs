@@ -93,7 +93,8 @@ fn watch(job: &Job, output: PipeReader, child: &Mutex<Child>, sender: &Sender<Me
 /// `killed by SIGKILL`, or `exited with 101: ` and the last line of its log.
 fn cause(job: &Job, status: ExitStatus) -> String {
     if let Some(signal) = status.signal() {
-        let name = signal_hook::low_level::signal_name(signal).map_or_else(|| format!("signal {signal}"), str::to_owned);
+        let name =
+            signal_hook::low_level::signal_name(signal).map_or_else(|| format!("signal {signal}"), str::to_owned);
         return format!("killed by {name}");
     }
     let code = status.code().unwrap_or(-1);

@@ -5,6 +5,7 @@
 //! that the scheduler is gone. Asked by a second signal it leaves at once.
 
 use std::{
+    any::Any,
     fs::{self, File},
     io::{BufRead, Write},
     path::PathBuf,
@@ -82,18 +83,22 @@ impl Args {
 /// it was interrupted, 75 when another worker holds or held the run, and 101 after a panic.
 pub fn main(args: &Args) -> Exit {
     end_at_a_panic();
-    let stop = Stop::default();
-    let worked = listen(&stop).and_then(|()| limit_threads(args.threads)).and_then(|()| {
-        let Some(claim) = Claim::take(args)? else { return Ok(Exit::LeaseLost) };
-        let log = File::options().create(true).append(true).open(claim.folder.log(args.attempt));
-        log.and_then(|log| Ok(rustix::stdio::dup2_stderr(log)?)).doing(Exit::Store, || claim.doing("opening the log of"))?;
-        let mut screen = Screen::default();
-        claim.train(args, &stop, &mut |event| screen.show(event))
-    });
-    worked.unwrap_or_else(|error| {
+    alone(args).unwrap_or_else(|error| {
         say(&error.to_string());
         error.exit
     })
+}
+
+fn alone(args: &Args) -> Result<Exit> {
+    let stop = Stop::default();
+    listen(&stop)?;
+    limit_threads(args.threads)?;
+    let Some(claim) = Claim::take(args)? else { return Ok(Exit::LeaseLost) };
+    let log = File::options().create(true).append(true).open(claim.folder.log(args.attempt));
+    let turned = log.and_then(|log| Ok(rustix::stdio::dup2_stderr(log)?));
+    turned.doing(Exit::Store, || claim.doing("opening the log of"))?;
+    let mut screen = Screen::default();
+    claim.train(args, &stop, &mut |event| screen.show(event))
 }
 
 /// The same within a process that does more: takes the run and trains it.
@@ -213,9 +218,14 @@ impl Screen {
 fn end_at_a_panic() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));
-        say(&format!("panicked{place}: {}", panic.payload_as_str().unwrap_or("for no stated reason")));
+        say(&format!("panicked{place}: {}", message(panic.payload())));
         process::exit(101);
     }));
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let literal = panic.downcast_ref::<&str>().copied();
+    literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("for no stated reason")
 }
 
 /// Turns signals and standard input into stop requests.

@@ -90,7 +90,6 @@ pub fn dispatch_on(
 
 /// A worker of ours.
 struct Active {
-    attempt: u32,
     handle: Box<dyn Handle>,
     _slot: Slot,
 }
@@ -213,12 +212,14 @@ impl Dispatcher<'_> {
         let job = Job { run, root: self.root.clone(), attempt: last + 1 };
         let handle = match self.executor.start(&job, &slot, &self.sender) {
             Ok(handle) => handle,
-            Err(error) => return Ok(Input::Ended { run, ended: exec::ended(&folder, job.attempt, || error.to_string()) }),
+            Err(error) => {
+                return Ok(Input::Ended { run, ended: exec::ended(&folder, job.attempt, || error.to_string()) });
+            }
         };
         self.known.insert(run, job.attempt);
-        let (attempt, threads) = (job.attempt, slot.threads);
-        self.observer.see(&Progress::Started { run, attempt, slot: slot.device.clone(), threads });
-        self.active.insert(run, Active { attempt, handle, _slot: slot });
+        let threads = slot.threads;
+        self.observer.see(&Progress::Started { run, attempt: job.attempt, slot: slot.device.clone(), threads });
+        self.active.insert(run, Active { handle, _slot: slot });
         Ok(Input::Granted { run, threads })
     }
 

@@ -116,13 +116,8 @@ impl Planner<'_> {
         }
         let from_file = config.data.corpus != CorpusKind::Playbook;
         let id = identity::run_id(&config, from_file.then_some(corpus.hash.as_str()));
-        let frozen = FrozenRun {
-            format: FORMAT,
-            id,
-            corpus_hash: corpus.hash.clone(),
-            vocab_size: corpus.vocab_size,
-            config,
-        };
+        let frozen =
+            FrozenRun { format: FORMAT, id, corpus_hash: corpus.hash.clone(), vocab_size: corpus.vocab_size, config };
         let cost = Cost::of(&frozen.config, corpus.vocab_size);
         Ok(PlannedRun { reason: self.reason(&id)?, cost, corpus, frozen })
     }

@@ -281,9 +281,8 @@ impl Queue {
                 continue;
             }
             let has_room = |place: &Place, load: &Load| load.jobs < place.jobs && load.threads < place.threads;
-            let fits = |(at, place): &(usize, &Place)| {
-                place.fits(&entry.task) && !place.busy && has_room(place, &loads[*at])
-            };
+            let fits =
+                |(at, place): &(usize, &Place)| place.fits(&entry.task) && !place.busy && has_room(place, &loads[*at]);
             let Some((at, place)) = self.places.iter().enumerate().find(fits) else { continue };
             let share = Share { place: at, threads: place.portion(&loads[at], waiting[at]) };
             let (run, device) = (entry.task.run, place.device.clone());
@@ -334,7 +333,8 @@ impl Queue {
         let running = self.entries.iter().filter(|entry| entry.is_running());
         actions.extend(running.filter_map(|entry| self.halting(entry.task.run)));
         if self.halt == Halt::Gently && !actions.is_empty() {
-            actions.push(Action::Say("stopping: running runs write a checkpoint; ask again to end them at once".into()));
+            actions
+                .push(Action::Say("stopping: running runs write a checkpoint; ask again to end them at once".into()));
         }
     }
 
