@@ -81,6 +81,11 @@ impl Root {
         self.path.join("reports").join(experiment)
     }
 
+    /// How a path under the root is written down, so that the root may move.
+    pub fn relative(&self, path: &Path) -> String {
+        path.strip_prefix(&self.path).unwrap_or(path).display().to_string()
+    }
+
     /// A run's folder.
     pub fn run(&self, id: &RunId) -> RunFolder {
         RunFolder { path: self.runs().join(id.folder()) }
