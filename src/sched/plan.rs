@@ -14,7 +14,6 @@ use crate::{
     exec::device::{self, kind},
     spec::{
         RunConfig, Sweep,
-        config::{CorpusKind, Dtype, EngineKind},
         identity::{self, FORMAT, FrozenRun},
     },
     store::Store,
@@ -110,12 +109,12 @@ struct Planner<'a> {
 impl Planner<'_> {
     fn point(&mut self, point: usize, mut config: RunConfig) -> Result<PlannedRun> {
         config.run.device = self.device(point, &config)?;
+        self.sweep.check(point, &config)?;
         let corpus = self.corpus(point, &config)?;
         if let Some(run) = &config.run.init_from {
             config.run.init_from = Some(self.ancestor(point, run)?.to_string());
         }
-        let from_file = config.data.corpus != CorpusKind::Playbook;
-        let id = identity::run_id(&config, from_file.then_some(corpus.hash.as_str()));
+        let id = identity::run_id(&config, Some(&corpus.hash));
         let frozen =
             FrozenRun { format: FORMAT, id, corpus_hash: corpus.hash.clone(), vocab_size: corpus.vocab_size, config };
         let cost = Cost::of(&frozen.config, corpus.vocab_size);
@@ -131,15 +130,6 @@ impl Planner<'_> {
             None => device::resolve(asked).map_err(|error| self.error_of(point, "run.device", &error))?,
         };
         self.devices.insert(asked.clone(), found.clone());
-        let on_cpu = kind(&found) == "cpu";
-        if on_cpu && config.train.dtype != Dtype::F32 {
-            let why = format!("{} is not computed on a CPU", config.train.dtype.word());
-            return Err(self.error(point, "train.dtype", why, Some("use f32, or a GPU")));
-        }
-        if !on_cpu && config.run.engine == EngineKind::Cpu {
-            let why = format!("the engine `cpu` does not run on {found}");
-            return Err(self.error(point, "run.engine", why, Some("use the engine auto or tape, or the device cpu")));
-        }
         Ok(if asked.contains(':') { found } else { kind(&found).to_owned() })
     }
 

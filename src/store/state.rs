@@ -48,9 +48,9 @@ pub fn state(folder: &RunFolder, config: &RunConfig, latest: Option<&Latest>) ->
     Ok(match latest {
         None => RunState::Queued,
         Some(Latest { outcome: Some(Outcome::Done), .. }) => RunState::Done,
+        Some(Latest { gave_up: Some(why), .. }) => RunState::Failed { why: why.clone() },
         Some(Latest { outcome: Some(Outcome::Failed { why, .. }), .. }) => RunState::Failed { why: why.clone() },
         Some(Latest { outcome: Some(Outcome::Interrupted { step }), .. }) => RunState::Interrupted { step: *step },
-        Some(Latest { gave_up: Some(why), .. }) => RunState::Failed { why: why.clone() },
         Some(_) => RunState::Interrupted { step: last_checkpoint(folder).unwrap_or(0) },
     })
 }
