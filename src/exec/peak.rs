@@ -57,32 +57,36 @@ fn read(path: &Path) -> Vec<Peak> {
     files::read_json(path).unwrap_or_default()
 }
 
-/// The best of at least five products after one to warm up, more of them while they take less than 0.1 s together.
+/// The fastest of many square products of several sizes: the small ones get through without an interruption even where
+/// others use the processor too, the large ones keep many threads busy.
 fn measure(device: &str, threads: usize) -> Result<f64> {
     let doing = || format!("measuring the matmul peak of {device}");
+    let sizes: &[usize] = if kind(device) == "cpu" { &[256, 512, 1024] } else { &[4096] };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().doing(Exit::Unexpected, doing)?;
-    let size = if kind(device) == "cpu" { 1024 } else { 4096 };
-    let fastest = pool.install(|| fastest_product(device, size)).doing(Exit::Unexpected, doing)?;
-    Ok(2.0 * (size as f64).powi(3) / fastest.as_secs_f64())
+    let rates = pool.install(|| {
+        let device = open(device)?;
+        sizes.iter().map(|&size| rate(&device, size)).collect::<candle_core::Result<Vec<f64>>>()
+    });
+    Ok(rates.doing(Exit::Unexpected, doing)?.into_iter().fold(0.0, f64::max))
 }
 
-fn fastest_product(device: &str, size: usize) -> candle_core::Result<Duration> {
-    let device = open(device)?;
-    let a = Tensor::rand(-1f32, 1f32, (size, size), &device)?;
-    let b = Tensor::rand(-1f32, 1f32, (size, size), &device)?;
+/// FLOP/s of the fastest of at least three products, more of them while they take less than 0.1 s together.
+fn rate(device: &Device, size: usize) -> candle_core::Result<f64> {
+    let a = Tensor::rand(-1f32, 1f32, (size, size), device)?;
+    let b = Tensor::rand(-1f32, 1f32, (size, size), device)?;
     let product = || -> candle_core::Result<Duration> {
         let start = Instant::now();
         let _c = a.matmul(&b)?;
         device.synchronize()?;
         Ok(start.elapsed())
     };
-    product()?;
+    product()?; // warms caches and clocks up
     let (mut fastest, mut total, mut count) = (Duration::MAX, Duration::ZERO, 0);
-    while count < 5 || total < Duration::from_millis(100) {
+    while count < 3 || total < Duration::from_millis(100) {
         let took = product()?;
         (fastest, total, count) = (fastest.min(took), total + took, count + 1);
     }
-    Ok(fastest)
+    Ok(2.0 * (size as f64).powi(3) / fastest.as_secs_f64())
 }
 
 fn open(name: &str) -> candle_core::Result<Device> {

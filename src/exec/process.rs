@@ -127,3 +127,91 @@ impl Handle for Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, channel};
+
+    use super::*;
+    use crate::base::{RunId, folders::Root};
+
+    /// A worker played by a script; the attempt says which part it plays.
+    struct Play {
+        handle: Option<Box<dyn Handle>>,
+        messages: Receiver<Message>,
+        _root: tempfile::TempDir,
+    }
+
+    impl Play {
+        fn part(attempt: u32) -> Self {
+            let root = tempfile::tempdir().unwrap();
+            let job = Job { run: RunId([7; 32]), root: Root::new(root.path()), attempt };
+            std::fs::create_dir_all(job.folder().path()).unwrap();
+            let process = Process { exe: concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workers/actor.sh").into() };
+            let (sender, messages) = channel();
+            let handle = process.start(&job, &Slot::unlocked("cuda:1", 3), &sender).unwrap();
+            Self { handle: Some(handle), messages, _root: root }
+        }
+
+        fn says(&self) -> (i64, String) {
+            match self.messages.recv().unwrap() {
+                Message::Event { event: Event::Warning { at, message }, .. } => (at, message),
+                other => panic!("{other:?}"),
+            }
+        }
+
+        fn ends(&self) -> Ended {
+            match self.messages.iter().last().unwrap() {
+                Message::Ended { ended, .. } => ended,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn died(why: &str) -> Ended {
+        Ended::Died { why: why.into(), step: 0 }
+    }
+
+    #[test]
+    fn what_a_worker_says_is_passed_on_and_a_run_held_elsewhere_is_told_apart() {
+        let play = Play::part(1);
+        assert_eq!(play.says(), (1, "hello".into()));
+        assert_eq!(play.ends(), Ended::Elsewhere);
+    }
+
+    #[test]
+    fn a_death_is_told_in_words() {
+        assert_eq!(Play::part(2).ends(), died("exited with 101: panicked at engine.rs:7: no"));
+        assert_eq!(Play::part(3).ends(), died("killed by SIGKILL"));
+        assert_eq!(Play::part(7).ends(), died("no space left"), "what it could say but not write down");
+    }
+
+    #[test]
+    fn a_worker_is_asked_to_stop_on_its_standard_input() {
+        let mut play = Play::part(4);
+        play.handle.as_mut().unwrap().stop();
+        assert_eq!(play.ends(), Ended::Finished(Outcome::Interrupted { step: "stop".len() as u64 }));
+    }
+
+    #[test]
+    fn a_worker_sees_when_its_scheduler_is_gone() {
+        let mut play = Play::part(5);
+        play.handle = None;
+        assert_eq!(play.ends(), died("exited with 1"));
+    }
+
+    #[test]
+    fn a_kill_ends_all_that_the_worker_started() {
+        let mut play = Play::part(6);
+        play.says();
+        play.handle.as_mut().unwrap().kill();
+        // The script's own child holds the pipe: only its end brings this.
+        assert_eq!(play.ends(), died("killed by SIGKILL"));
+        play.handle.as_mut().unwrap().kill();
+    }
+
+    #[test]
+    fn a_worker_is_told_its_slot() {
+        assert_eq!(Play::part(8).says(), (3, "cuda:1".into()));
+    }
+}
