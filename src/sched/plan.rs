@@ -194,3 +194,133 @@ impl Planner<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        base::clock,
+        event::{Checkpointed, Event, Expansion, FileRef, Outcome, Started},
+        spec,
+    };
+
+    const SPEC: &str = "
+model: {layers: 1, heads: 2, d_model: 16, context: 16}
+data: {corpus_chars: 20000}
+";
+
+    struct Lab {
+        folder: tempfile::TempDir,
+        root: Root,
+    }
+
+    impl Lab {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let root = Root::new(folder.path());
+            Self { folder, root }
+        }
+
+        fn plan(&self, more: &str) -> Result<Plan> {
+            let path = self.folder.path().join("spec.yaml");
+            std::fs::write(&path, format!("{SPEC}{more}")).unwrap();
+            let store = Store::open_existing(&self.root)?;
+            plan(&spec::load(&path, &[])?, &self.root, store.as_ref())
+        }
+
+        /// The error of a spec, with its line and caret.
+        fn refusal(&self, more: &str) -> String {
+            let error = self.plan(more).unwrap_err();
+            assert_eq!(error.exit, Exit::Spec, "{error}");
+            format!("{error}\nhint: {}", error.hint.as_deref().unwrap_or_default())
+        }
+
+        /// Registers a run, and writes the events of an attempt at it.
+        fn attempt(&self, run: &PlannedRun, events: &[Event]) {
+            let mut store = Store::open(&self.root).unwrap();
+            let id = run.frozen.id;
+            let expansion = Expansion { at: clock::now(), axes: vec![], members: vec![id], spec: String::new() };
+            store.register("lab", &expansion, std::slice::from_ref(&run.frozen)).unwrap();
+            let path = self.root.run(&id).events(1);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let lines: Vec<String> = events.iter().map(|event| serde_json::to_string(event).unwrap() + "\n").collect();
+            std::fs::write(&path, lines.concat()).unwrap();
+            store.ingest(&id).unwrap();
+        }
+    }
+
+    fn started() -> Event {
+        Event::Started(Started { attempt: 1, ..Started::default() })
+    }
+
+    fn finished(outcome: Outcome) -> Event {
+        Event::Finished { at: 2, outcome }
+    }
+
+    #[test]
+    fn a_plan_names_each_run_once() {
+        let lab = Lab::new();
+        let plan = lab.plan("grid: {lr: [1e-3, 1e-4], device: [auto, cpu]}").unwrap();
+        let lr: Vec<f64> = plan.runs.iter().map(|run| run.frozen.config.train.lr).collect();
+        assert_eq!((lr, plan.duplicates), (vec![1e-3, 1e-4], 2), "auto is the CPU here");
+        let run = &plan.runs[0];
+        assert_eq!((run.frozen.config.run.device.as_str(), &run.reason), ("cpu", &Reason::New));
+        assert_eq!((&run.frozen.corpus_hash, run.frozen.vocab_size), (&run.corpus.hash, run.corpus.vocab_size));
+        assert!(run.cost.flops > 0.0);
+    }
+
+    #[test]
+    fn what_cannot_run_here_is_refused_where_the_spec_says_it() {
+        let lab = Lab::new();
+        for (spec, words) in [
+            ("grid: {context: [16, 4096]}", ["context: [16, 4096]", "a context of 4096 tokens is too long"]),
+            ("run: {device: cudda}", ["device: cudda", "did you mean `cuda`?"]),
+            ("train: {dtype: bf16}", ["dtype: bf16", "needs a GPU"]),
+            ("run: {init_from: abc123}", ["init_from: abc123", "no run"]),
+        ] {
+            let error = lab.refusal(spec);
+            assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        }
+        std::fs::write(lab.folder.path().join("empty.txt"), "").unwrap();
+        for path in ["missing.txt", "empty.txt"] {
+            let path = lab.folder.path().join(path);
+            let spec = format!("zip: [{{corpus: [text], path: [{}]}}]", path.display());
+            let error = lab.refusal(&spec);
+            assert!(error.contains("path: ["), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_reason_is_what_became_of_the_run_before() {
+        let lab = Lab::new();
+        let run = lab.plan("").unwrap().runs.remove(0);
+        let reason = |events: &[Event]| {
+            lab.attempt(&run, events);
+            lab.plan("").unwrap().runs.remove(0).reason
+        };
+        assert_eq!(reason(&[started()]), Reason::Interrupted { step: 0 });
+        let lab = Lab::new();
+        lab.attempt(&run, &[started(), finished(Outcome::Failed { why: "NaN".into(), retry: false })]);
+        assert_eq!(lab.plan("").unwrap().runs[0].reason, Reason::FailedBefore { why: "NaN".into() });
+        let lab = Lab::new();
+        lab.attempt(&run, &[started(), finished(Outcome::Done)]);
+        assert_eq!(lab.plan("").unwrap().runs[0].reason, Reason::Done);
+    }
+
+    #[test]
+    fn a_run_that_another_starts_from_is_named_whole_and_must_have_a_checkpoint() {
+        let lab = Lab::new();
+        let run = lab.plan("").unwrap().runs.remove(0);
+        let from = format!("run: {{init_from: {}}}", &run.frozen.id.to_string()[..8]);
+        lab.attempt(&run, &[started()]);
+        assert!(lab.refusal(&from).contains("has no checkpoint"));
+        let file = FileRef { name: "model.safetensors".into(), bytes: 1, blake3: String::new() };
+        let folder = "checkpoints/step-5.attempt-1".to_owned();
+        let saved = Checkpointed { step: 5, folder, files: vec![file], ..Checkpointed::default() };
+        let lab = Lab::new();
+        lab.attempt(&run, &[started(), Event::Checkpointed(saved)]);
+        let child = &lab.plan(&from).unwrap().runs[0].frozen;
+        assert_eq!(child.config.run.init_from, Some(run.frozen.id.to_string()));
+        assert_ne!(child.id, run.frozen.id);
+    }
+}
