@@ -100,7 +100,7 @@ fn model(tries: &[Try], name: &str) -> BTreeMap<u64, (u32, u64)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
     fn one_value_per_step_whatever_was_killed_and_resumed(tries in tries(), splits in any::<bool>()) {
