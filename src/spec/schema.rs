@@ -50,7 +50,11 @@ fn own_keys() -> Map<String, Value> {
             json!({"type": "string", "minLength": 1}),
             "Another spec to inherit from, relative to this file. What stands here replaces what stands there.",
         ),
-        ("grid", nullable("#/$defs/axes"), "Axes, each a list of values; every combination is a run, the last axis walking fastest."),
+        (
+            "grid",
+            nullable("#/$defs/axes"),
+            "Axes, each a list of values; every combination is a run, the last axis walking fastest.",
+        ),
         (
             "zip",
             json!({"type": ["array", "null"], "items": {"$ref": "#/$defs/axes"}}),
