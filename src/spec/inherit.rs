@@ -69,7 +69,7 @@ fn stem(path: &Path) -> Result<String> {
     match name_fault(&stem) {
         None => Ok(stem.into_owned()),
         Some(why) => {
-            let why = format!("the file's name gives the experiment none: {why}");
+            let why = format!("its name is none for an experiment: {why}");
             Err(Fault::new(None, why).hint("name it in the spec: `experiment: NAME`"))
         }
     }

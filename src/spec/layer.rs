@@ -407,8 +407,12 @@ pub(super) fn name_fault(name: &str) -> Option<String> {
         return Some("it begins with a dot".into());
     }
     if let Some(c) = name.chars().find(|&c| !legal(c)) {
-        let c = if c.is_control() { '�' } else { c };
-        return Some(format!("it has a `{c}`, and letters, digits, `_`, `-` and `.` are all it may have"));
+        let found = match c {
+            ' ' => "a space".into(),
+            c if c.is_control() => "a control character".into(),
+            c => format!("a `{c}`"),
+        };
+        return Some(format!("it has {found}, and letters, digits, `_`, `-` and `.` are all it may have"));
     }
     (name.len() > 100).then(|| format!("it has {} characters, and 100 are the most", name.len()))
 }

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
+    RunConfig,
     layer::MAX_POINTS,
     leaf::{self, GROUPS, Leaf},
     names::short,
@@ -95,6 +96,10 @@ fn names(target: impl Fn(&str) -> String) -> Map<String, Value> {
 fn definition(leaf: &Leaf) -> Value {
     let mut schema = leaf.kind.schema();
     schema["description"] = format!("{} Default: {}.", leaf.doc, leaf.default).into();
+    let default = leaf.get(&RunConfig::default());
+    if !leaf.is_derived() && !default.is_null() {
+        schema["default"] = default;
+    }
     schema
 }
 
