@@ -52,7 +52,10 @@ fn learning_rate(c: &RunConfig) -> Option<Conflict> {
     let t = &c.train;
     (t.min_lr > t.lr && t.schedule != Schedule::Constant).then(|| Conflict {
         leaves: &["train.lr", "train.min_lr"],
-        why: format!("`train.min_lr` {:?} is above `train.lr` {:?}, so that the learning rate would rise", t.min_lr, t.lr),
+        why: format!(
+            "`train.min_lr` {:?} is above `train.lr` {:?}, so that the learning rate would rise",
+            t.min_lr, t.lr
+        ),
         hint: Some("without `min_lr` it is a tenth of `lr`; `schedule: constant` has no use for it".into()),
     })
 }
@@ -109,7 +112,7 @@ fn size(c: &RunConfig) -> Option<Conflict> {
     if bytes > PETABYTE {
         return Some(Conflict {
             leaves: &["model.d_model", "model.layers", "model.d_ff", "model.context", "train.batch", "model.heads"],
-            why: format!("a model of this size needs about {:.0} TB of memory", bytes / 1e12),
+            why: format!("a model of this size needs about {bytes:.0e} bytes of memory"),
             hint: Some("`exp plan` shows what a spec costs".into()),
         });
     }

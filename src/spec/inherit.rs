@@ -69,7 +69,7 @@ fn stem(path: &Path) -> Result<String> {
     match name_fault(&stem) {
         None => Ok(stem.into_owned()),
         Some(why) => {
-            let why = format!("the file's name gives the experiment none: {why}");
+            let why = format!("its name is none for an experiment: {why}");
             Err(Fault::new(None, why).hint("name it in the spec: `experiment: NAME`"))
         }
     }
@@ -85,7 +85,7 @@ fn read_argument(argument: &str) -> Result<Layer> {
         column: flag.len() as u32,
         width: text.chars().count() as u32,
     };
-    let Some((name, value)) = argument.split_once('=') else {
+    let Some((name, value)) = argument.split_once('=').filter(|(name, _)| !name.trim().is_empty()) else {
         return Err(Fault::at(&place(argument), "`--set` takes a leaf and its value").hint("`--set lr=3e-4`").usage());
     };
     let key = Key { text: name.trim().to_owned(), place: place(name) };
@@ -146,7 +146,7 @@ fn replace(old: Vec<Group>, new: Vec<Group>, set: &HashSet<usize>) -> Vec<Group>
 fn open(path: &Path) -> Result<Arc<Source>> {
     let bytes = match read_bytes(path) {
         Ok(bytes) => bytes,
-        Err(error) if path.is_dir() => return Err(folder_fault(path, &error)),
+        Err(_) if path.is_dir() => return Err(folder_fault(path)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let near = neighbour(path).map(|near| format!("did you mean {}?", near.display()));
             return Err(Fault::new(None, "there is no such file").maybe_hint(near));
@@ -169,10 +169,7 @@ fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn folder_fault(path: &Path, error: &io::Error) -> Box<Fault> {
-    if error.kind() == io::ErrorKind::PermissionDenied {
-        return Fault::new(None, error.to_string());
-    }
+fn folder_fault(path: &Path) -> Box<Fault> {
     let specs: Vec<String> = specs_in(path).iter().take(5).map(|spec| spec.display().to_string()).collect();
     let hint = (!specs.is_empty()).then(|| format!("name a spec in it: {}", specs.join(", ")));
     Fault::new(None, "it is a folder, not a file").maybe_hint(hint)

@@ -147,7 +147,9 @@ pub(super) fn read_argument(key: &Key, node: &Node, folder: &Path) -> Result<Lay
         reader.own_key(&mut layer, key, node)?;
     } else if KEYS.contains(&name) || GROUPS.contains(&name) {
         let why = format!("`--set` takes a leaf, not `{name}`");
-        return Err(Fault::at(&key.place, why).hint("`--set lr=3e-4` sets a leaf, `--set layers=[2,4]` makes it an axis"));
+        return Err(
+            Fault::at(&key.place, why).hint("`--set lr=3e-4` sets a leaf, `--set layers=[2,4]` makes it an axis")
+        );
     } else {
         let leaf = names::leaf_named(key, Noun::Key, &SETTABLE)?;
         match &node.content {
@@ -256,7 +258,8 @@ impl Reader<'_> {
             _ => None,
         };
         let Some(count) = count else {
-            let why = format!("`seeds` takes how many, from 1 to {MAX_POINTS}, or a list of seeds, not {}", node.describe());
+            let why =
+                format!("`seeds` takes how many, from 1 to {MAX_POINTS}, or a list of seeds, not {}", node.describe());
             return Err(Fault::at(&node.place, why).hint("`seeds: 3` repeats every point with `train.seed` 1, 2 and 3"));
         };
         let values = (1..=count).map(|n| Setting { leaf, value: n.into(), place: node.place.clone() }).collect();
@@ -346,7 +349,9 @@ fn refuse_axes_twice(layer: &Layer) -> Result<()> {
     let Some(seeds) = layer.seeds.iter().flat_map(|group| &group.axes).next() else { return Ok(()) };
     let set = layer.settings.iter().find(|setting| setting.leaf == seeds.leaf).map(|setting| &setting.place);
     match set.or(first.get(&seeds.leaf).copied()) {
-        Some(place) => Err(twice(seeds.leaf, place, &seeds.place).hint("`seeds` sweeps `train.seed`: keep one of the two")),
+        Some(place) => Err(Fault::at(place, "`train.seed` is given twice, here and by `seeds`")
+            .also(&seeds.place, "gives it too")
+            .hint("`seeds` is a sweep of `train.seed`: keep one of the two")),
         None => Ok(()),
     }
 }
@@ -362,7 +367,8 @@ fn map<'a>(node: &'a Node, what: &str) -> Result<&'a [(Key, Node)]> {
         Content::Map(entries) => Ok(entries),
         _ if node.is_null() => Ok(&[]),
         Content::List(_) => {
-            Err(Fault::at(&node.place, format!("{what}, not a list")).hint("`key: value` lines, without `-` and brackets"))
+            Err(Fault::at(&node.place, format!("{what}, not a list"))
+                .hint("`key: value` lines, without `-` and brackets"))
         }
         Content::Scalar { .. } => Err(Fault::at(&node.place, format!("{what}, not {}", node.describe()))),
     }
@@ -401,8 +407,12 @@ pub(super) fn name_fault(name: &str) -> Option<String> {
         return Some("it begins with a dot".into());
     }
     if let Some(c) = name.chars().find(|&c| !legal(c)) {
-        let c = if c.is_control() { '�' } else { c };
-        return Some(format!("it has a `{c}`, and letters, digits, `_`, `-` and `.` are all it may have"));
+        let found = match c {
+            ' ' => "a space".into(),
+            c if c.is_control() => "a control character".into(),
+            c => format!("a `{c}`"),
+        };
+        return Some(format!("it has {found}, and letters, digits, `_`, `-` and `.` are all it may have"));
     }
     (name.len() > 100).then(|| format!("it has {} characters, and 100 are the most", name.len()))
 }

@@ -23,6 +23,7 @@ mod names;
 mod schema;
 mod source;
 mod sweep;
+mod syntax;
 mod tree;
 
 pub use config::RunConfig;

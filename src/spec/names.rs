@@ -30,9 +30,15 @@ pub(super) fn leaf_named(key: &Key, noun: Noun, own: &[&'static str]) -> Result<
         };
         let names = leaf::all().iter().flat_map(|leaf| [short(leaf), leaf.path]);
         let near = || nearest(name, own.iter().copied().chain(GROUPS).chain(names));
-        let hint = slip(name).or_else(|| near().map(|near| format!("did you mean `{near}`?"))).unwrap_or_else(|| {
-            let groups = format!("the groups {}, and leaves by name; `exp schema` lists all", list(&GROUPS));
-            if own.is_empty() { groups } else { format!("there are {}, {groups}", list(own)) }
+        let hint =
+            slip(name).or_else(|| near().map(|near| format!("did you mean `{near}`?"))).or_else(|| foreign(name));
+        let hint = hint.unwrap_or_else(|| match own {
+            [] => "`exp schema` lists every leaf".into(),
+            _ => format!(
+                "a spec has {}, the groups {}, and leaves by name: `exp schema` lists all",
+                list(own),
+                list(&GROUPS)
+            ),
         });
         Fault::at(&key.place, format!("unknown {noun} `{name}`")).hint(hint)
     })
@@ -46,7 +52,7 @@ pub(super) fn leaf_in(group: &str, key: &Key) -> Result<usize> {
         let words: Vec<_> = leaf::all().iter().filter(|leaf| leaf.group() == group).map(Leaf::word).collect();
         let elsewhere = || leaf::find(name).map(|leaf| format!("it is `{}`", leaf.path));
         let near = || nearest(name, words.iter().copied()).map(|near| format!("did you mean `{near}`?"));
-        let hint = elsewhere().or_else(|| slip(name)).or_else(near);
+        let hint = elsewhere().or_else(|| slip(name)).or_else(near).or_else(|| foreign(name));
         Fault::at(&key.place, format!("unknown key `{name}` in `{group}`"))
             .hint(hint.unwrap_or_else(|| format!("`{group}` has {}", list(&words))))
     })
@@ -63,7 +69,18 @@ fn slip(name: &str) -> Option<String> {
     if KEYS.contains(&name) || GROUPS.contains(&name) {
         return Some(format!("`{name}` belongs at the top level of a spec, in the first column"));
     }
+    if let Some((name, value)) = name.split_once([':', '='])
+        && leaf::all().iter().any(|leaf| leaf.word() == name)
+    {
+        return Some(format!("a colon and a space follow the key: `{name}: {value}`"));
+    }
     known_elsewhere(name).map(|leaf| format!("it is `{}` here", leaf.path))
+}
+
+/// The leaf whose name elsewhere was probably meant.
+fn foreign(name: &str) -> Option<String> {
+    let names = leaf::all().iter().flat_map(|leaf| leaf.aka).copied();
+    nearest(name, names).and_then(known_elsewhere).map(|leaf| format!("did you mean `{}`?", leaf.path))
 }
 
 /// The candidate that a word was probably meant to be: a few slips away from it at most.

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
+    RunConfig,
     layer::MAX_POINTS,
     leaf::{self, GROUPS, Leaf},
     names::short,
@@ -50,7 +51,11 @@ fn own_keys() -> Map<String, Value> {
             json!({"type": "string", "minLength": 1}),
             "Another spec to inherit from, relative to this file. What stands here replaces what stands there.",
         ),
-        ("grid", nullable("#/$defs/axes"), "Axes, each a list of values; every combination is a run, the last axis walking fastest."),
+        (
+            "grid",
+            nullable("#/$defs/axes"),
+            "Axes, each a list of values; every combination is a run, the last axis walking fastest.",
+        ),
         (
             "zip",
             json!({"type": ["array", "null"], "items": {"$ref": "#/$defs/axes"}}),
@@ -91,6 +96,10 @@ fn names(target: impl Fn(&str) -> String) -> Map<String, Value> {
 fn definition(leaf: &Leaf) -> Value {
     let mut schema = leaf.kind.schema();
     schema["description"] = format!("{} Default: {}.", leaf.doc, leaf.default).into();
+    let default = leaf.get(&RunConfig::default());
+    if !leaf.is_derived() && !default.is_null() {
+        schema["default"] = default;
+    }
     schema
 }
 

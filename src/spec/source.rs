@@ -1,12 +1,15 @@
 //! The texts that a spec is made of, places in them, and faults drawn at a place as compilers draw theirs. Knows nothing
 //! of YAML or of leaves.
 
-use std::{fmt::Write, path::Path, sync::Arc};
+use std::{
+    fmt::{self, Write},
+    path::Path,
+    sync::Arc,
+};
 
 use crate::base::{Error, Exit};
 
 /// A text that settings come from.
-#[derive(Debug)]
 pub(super) struct Source {
     origin: Origin,
     text: String,
@@ -37,7 +40,7 @@ impl Source {
     }
 
     /// The text of a line, counted from 1. Lines end as in YAML: `\n`, `\r\n` or `\r`.
-    fn line(&self, number: u32) -> &str {
+    pub fn line(&self, number: u32) -> &str {
         let ends = |c| c == '\n' || c == '\r';
         let mut rest = self.text.as_str();
         for _ in 1..number {
@@ -45,6 +48,12 @@ impl Source {
             rest = rest[end..].strip_prefix("\r\n").unwrap_or(&rest[end + 1..]);
         }
         rest.split(ends).next().unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.origin.fmt(f) // not the text, which every place would repeat
     }
 }
 
@@ -171,7 +180,7 @@ fn draw(out: &mut String, gutter: usize, arrow: &str, head: &Place, mut marks: V
             Origin::File(_) => line.to_string(),
             Origin::Argument => String::new(),
         };
-        let _ = write!(out, "\n{number:>gutter$} | {}", window.text);
+        let _ = write!(out, "\n{}", format!("{number:>gutter$} | {}", window.text).trim_end());
         for row in rows(on_line, &window) {
             let _ = write!(out, "{bar} {}", row.trim_end());
         }
@@ -233,7 +242,8 @@ impl Window {
         }
         let skipped = focus.saturating_sub(Self::WIDTH / 2).min(total - Self::WIDTH);
         let part = line.chars().skip(skipped).take(Self::WIDTH).map(shown).collect::<String>();
-        let (before, after) = (if skipped > 0 { "…" } else { "" }, if skipped + Self::WIDTH < total { "…" } else { "" });
+        let (before, after) =
+            (if skipped > 0 { "…" } else { "" }, if skipped + Self::WIDTH < total { "…" } else { "" });
         Self { text: format!("{before}{part}{after}"), skipped, lead: before.chars().count() }
     }
 

@@ -2,6 +2,8 @@
 
 use std::{fmt::Display, path::Path};
 
+use serde_json::Value;
+
 use super::{
     RunConfig, check,
     inherit::{self, Whole},
@@ -143,7 +145,7 @@ fn excludes_nothing(entry: &Entry, points: &[RunConfig]) -> Box<Fault> {
     let hint = "it would exclude nothing: correct it or take it out";
     match entry.settings.iter().find(|setting| !points.iter().any(|point| setting.holds(point))) {
         Some(setting) => {
-            let why = format!("no point of the grid has this value of `{}`", setting.leaf().path);
+            let why = format!("no point of the grid has `{}` {}", setting.leaf().path, told(&setting.value));
             Fault::at(&setting.place, why).hint(hint)
         }
         None => Fault::at(&entry.place, "no point of the grid has all of these values").hint(hint),
@@ -159,10 +161,20 @@ fn blame(conflict: &check::Conflict, config: &RunConfig, row: &Row, layer: &Laye
     let mut settings = first.into_iter().chain(rest);
     let fault = Fault::new(settings.next().map(|setting| setting.place.clone()), conflict.why.clone());
     let fault = match settings.next() {
-        Some(other) => fault.also(&other.place, format!("`{}` is {}", other.leaf().path, other.leaf().get(config))),
+        Some(other) => {
+            fault.also(&other.place, format!("`{}` is {}", other.leaf().path, told(&other.leaf().get(config))))
+        }
         None => fault,
     };
     fault.maybe_hint(conflict.hint.clone())
+}
+
+/// A value as it stands in a sentence.
+fn told(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// The paths of what varies.

@@ -10,7 +10,10 @@ use std::{
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput};
 
-use super::source::{Fault, Place, Result, Source};
+use super::{
+    source::{Fault, Place, Result, Source},
+    syntax,
+};
 
 /// Deeper than this nobody nests; a spec needs five levels.
 const MAX_DEPTH: usize = 24;
@@ -86,7 +89,8 @@ pub(super) fn parse(source: &Arc<Source>) -> Result<Node> {
 pub(super) fn parse_from(source: &Arc<Source>, skip: usize) -> Result<Node> {
     let (skipped, text) = source.text().split_at(skip);
     let offset = skipped.chars().count() as u32;
-    Builder { parser: Parser::new_from_str(text), source, offset, anchors: HashMap::new(), nodes: 0 }.document()
+    Builder { parser: Parser::new_from_str(text), source, offset, anchors: HashMap::new(), nodes: 0, open: Vec::new() }
+        .document()
 }
 
 /// YAML forbids tabs as indentation, and every parser words that differently and elsewhere.
@@ -113,6 +117,8 @@ struct Builder<'a> {
     /// The nodes that carry an anchor, by its number, and how many nodes each holds.
     anchors: HashMap<usize, (Node, usize)>,
     nodes: usize,
+    /// Where the lists and maps begin that have not ended yet.
+    open: Vec<Place>,
 }
 
 impl<'a> Builder<'a> {
@@ -186,9 +192,11 @@ impl<'a> Builder<'a> {
 
     fn list(&mut self, depth: usize, place: &mut Place) -> Result<Content> {
         let mut items = Vec::new();
+        self.open.push(place.clone());
         loop {
             match self.next()? {
                 (Event::SequenceEnd, span) => {
+                    self.open.pop();
                     self.extend(place, span);
                     return Ok(Content::List(items));
                 }
@@ -200,9 +208,11 @@ impl<'a> Builder<'a> {
     fn map(&mut self, depth: usize, place: &mut Place) -> Result<Content> {
         let mut entries: Vec<(Key, Node)> = Vec::new();
         let mut seen = HashMap::new();
+        self.open.push(place.clone());
         loop {
             let key = match self.next()? {
                 (Event::MappingEnd, span) => {
+                    self.open.pop();
                     self.extend(place, span);
                     return Ok(Content::Map(entries));
                 }
@@ -280,27 +290,12 @@ impl<'a> Builder<'a> {
         (line, if line == 1 { column + self.offset } else { column })
     }
 
-    /// A fault of YAML itself, in words that say what to change where the usual slips are known.
     fn syntax(&self, error: &ScanError) -> Box<Fault> {
-        let mark = error.marker();
-        let place = self.place(Span::empty(*mark));
-        let info = error.info().trim_start_matches(|c: char| !c.is_alphanumeric());
-        if info.contains("recursion limit") {
+        let place = self.place(Span::empty(*error.marker()));
+        if error.info().contains("recursion limit") {
             return too_deep(&place);
         }
-        if info.contains("unknown anchor") {
-            return Fault::at(&place, "this alias has no anchor before it").hint("`&name` makes an anchor, `*name` uses it");
-        }
-        let hint = if info.contains("simple key") || info.contains("block mapping") {
-            "each line is `key: value` with a space after the colon, and keys of one map begin in the same column"
-        } else if info.contains("flow") || info.contains("eof") || info.contains("end of") {
-            "every `[`, `{` and quote needs its closing counterpart, and commas between"
-        } else if info.contains("mapping values") {
-            "one `key: value` per line; text that has a colon and a space in it needs quotes"
-        } else {
-            "a spec is lines of `key: value`, indented with spaces"
-        };
-        Fault::at(&place, format!("not YAML: {info}")).hint(hint)
+        syntax::fault(place, error.info(), self.open.last())
     }
 }
 
