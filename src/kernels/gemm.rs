@@ -297,7 +297,9 @@ mod tests {
     #[test]
     fn equals_the_plain_sum_at_every_edge() {
         for level in Level::available() {
-            for (m, n, k) in [(1, 1, 1), (8, 32, 7), (9, 33, 3), (15, 16, 20), (3, 70, 600), (140, 5, 2), (7, 48, 1100), (4, 4, 0)] {
+            for (m, n, k) in
+                [(1, 1, 1), (8, 32, 7), (9, 33, 3), (15, 16, 20), (3, 70, 600), (140, 5, 2), (7, 48, 1100), (4, 4, 0)]
+            {
                 for variant in 0..12 {
                     let (transposed, packed, start) = (variant % 2 == 1, variant / 2 % 2 == 1, variant / 4);
                     let (lda, ldb, ldc) = (if transposed { m } else { k } + 3, n + 5, n + 2);

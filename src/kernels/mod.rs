@@ -11,8 +11,8 @@ pub mod norm;
 pub mod pointwise;
 pub mod simd;
 
-pub(crate) use simd::kernel;
 pub use simd::Level;
+pub(crate) use simd::kernel;
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -277,7 +277,7 @@ mod x86 {
 
     /// Methods whose body is intrinsics. SAFETY of the block: `self` proves that the instructions exist.
     macro_rules! methods {
-        ($(fn $name:ident($($arg:ident: $type:ty),*) -> $ret:ty { $body:expr })+) => {
+        ($(fn $name:ident($($arg:ident: $type:ty),*) -> $ret:ty $body:block)+) => {
             $(#[inline(always)]
             fn $name(self, $($arg: $type),*) -> $ret {
                 // SAFETY: a value of this type proves that the machine has the instructions.
