@@ -8,7 +8,7 @@ use std::{
 };
 
 use exp::{
-    engine::{Batch, Engine, Part, Place, Update, tape::Tape},
+    engine::{Batch, Engine, Part, Place, Update, cpu::Cpu, tape::Tape},
     model::{Layout, safetensors::read},
     spec::RunConfig,
     train::schedule::lr_at,
@@ -20,7 +20,10 @@ use serde_json::Value;
 type Make = fn(&RunConfig, usize) -> Box<dyn Engine>;
 
 /// Every engine there is.
-const ENGINES: &[(&str, Make)] = &[("tape", |config, vocab| Box::new(Tape::new(config, vocab, "cpu").unwrap()))];
+const ENGINES: &[(&str, Make)] = &[
+    ("tape", |config, vocab| Box::new(Tape::new(config, vocab, "cpu").unwrap())),
+    ("cpu", |config, vocab| Box::new(Cpu::new(config, vocab, 2).unwrap())),
+];
 
 #[test]
 fn parity_of_first_logits_and_gradients() {

@@ -1,6 +1,6 @@
 //! One update by AdamW (Loshchilov and Hutter, 2019) in one pass over memory.
 
-use super::simd::{Simd, kernel};
+use super::simd::kernel;
 
 /// The numbers of one update, the same for all weights of a tensor.
 #[derive(Clone, Copy, Debug)]

@@ -3,10 +3,10 @@
 //! per row. Strips of rows stop at the diagonal, so that the masked half is hardly computed.
 
 use super::{
-    Level,
+    Buffer, Level,
     gemm::{Lhs, Rhs, Start, gemm, pack_transposed, packed_len},
     pointwise::exp,
-    simd::{Simd, kernel},
+    simd::kernel,
 };
 use crate::base::rng::DropoutMask;
 
@@ -33,10 +33,10 @@ pub struct Heads {
 
 /// Room for one call.
 pub struct Scratch {
-    keys: Vec<f32>,
-    values: Vec<f32>,
-    weights: Vec<f32>,
-    slopes: Vec<f32>,
+    keys: Buffer,
+    values: Buffer,
+    weights: Buffer,
+    slopes: Buffer,
 }
 
 /// Numbers in each of the buffers of a [`Scratch`] for heads of `width` and up to `context` positions.
@@ -54,13 +54,13 @@ fn row_len(context: usize) -> usize {
 impl Scratch {
     /// Room for heads of `width` and up to `context` positions.
     pub fn new(width: usize, context: usize) -> Self {
-        let [keys, values, weights, slopes] = scratch_lens(width, context).map(|len| vec![0.0; len]);
+        let [keys, values, weights, slopes] = scratch_lens(width, context).map(Buffer::zeros);
         Self { keys, values, weights, slopes }
     }
 
     /// Bytes that [`Scratch::new`] allocates.
     pub fn bytes(width: usize, context: usize) -> usize {
-        scratch_lens(width, context).iter().sum::<usize>() * size_of::<f32>()
+        scratch_lens(width, context).into_iter().map(Buffer::bytes).sum()
     }
 }
 

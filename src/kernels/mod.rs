@@ -5,14 +5,15 @@
 
 pub mod adamw;
 pub mod attention;
+pub mod buffer;
 pub mod gemm;
 pub mod loss;
 pub mod norm;
 pub mod pointwise;
 pub mod simd;
 
+pub use buffer::Buffer;
 pub use simd::Level;
-pub(crate) use simd::kernel;
 
 #[cfg(test)]
 pub(crate) mod tests {

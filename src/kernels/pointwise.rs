@@ -91,6 +91,13 @@ kernel! {
 }
 
 kernel! {
+    /// x *= mask, whose first element is that of `index`.
+    pub fn drop_in_place(_s, mask: DropoutMask, index: u32, x: &mut [f32]) {
+        x.iter_mut().enumerate().for_each(|(i, x)| *x *= mask.factor(index.wrapping_add(i as u32)));
+    }
+}
+
+kernel! {
     /// y += x · mask, whose first element is that of `index`.
     pub fn add_dropped(_s, mask: DropoutMask, index: u32, x: &[f32], y: &mut [f32]) {
         for (i, (y, x)) in y.iter_mut().zip(x).enumerate() {

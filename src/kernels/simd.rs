@@ -1,6 +1,6 @@
 //! Vectors of f32 in three widths, and which of them this machine runs: AVX-512, AVX2 with FMA, or plain Rust.
 //!
-//! A kernel is written once, generic over [`Simd`], and the [`kernel!`](crate::kernels::kernel) macro compiles it for
+//! A kernel is written once, generic over [`Simd`], and the `kernel!` macro compiles it for
 //! each level and picks one at run time. So a plain release build has full speed on every x86-64, and other
 //! architectures run the scalar level. The intrinsics stand here alone.
 //!
