@@ -10,10 +10,8 @@ pub mod tape;
 use crate::{
     base::{Error, Exit, Result, machine, rng::DropoutMask},
     model::Layout,
-    spec::{
-        RunConfig,
-        config::{EngineKind, TrainConfig},
-    },
+    spec::RunConfig,
+    spec::config::{EngineKind, TrainConfig},
 };
 
 /// Token windows and what follows them, both (B, T), row by row. `y[b, t]` is the token after `x[b, t]`.

@@ -14,10 +14,8 @@ use super::{Batch, Engine, Part, Place, Update, check_tokens};
 use crate::{
     base::{Error, Exit, Result, machine},
     model::{self, Layout},
-    spec::{
-        RunConfig,
-        config::{Dtype, TrainConfig},
-    },
+    spec::RunConfig,
+    spec::config::{Dtype, TrainConfig},
 };
 
 /// What the loss is multiplied with before the backward pass in f16, whose smallest normal number is 6e-5: without it
