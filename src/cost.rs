@@ -1,5 +1,9 @@
 //! What a run costs, from its config alone: parameters, floating-point operations, bytes.
 
+mod workspace;
+
+pub use workspace::{Workspace, qkv_width, stride};
+
 use crate::spec::{
     RunConfig,
     config::{Dtype, ModelConfig},

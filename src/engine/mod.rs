@@ -4,15 +4,14 @@
 //! Two engines stand behind the trait: [`tape`], candle's autograd, which runs anywhere and is the reference; and `cpu`,
 //! explicit layers over a preallocated workspace. For one config they agree to rounding.
 
+pub mod cpu;
 pub mod tape;
 
 use crate::{
     base::{Error, Exit, Result, machine, rng::DropoutMask},
     model::Layout,
-    spec::{
-        RunConfig,
-        config::{EngineKind, TrainConfig},
-    },
+    spec::RunConfig,
+    spec::config::{EngineKind, TrainConfig},
 };
 
 /// Token windows and what follows them, both (B, T), row by row. `y[b, t]` is the token after `x[b, t]`.
@@ -143,7 +142,6 @@ pub trait Engine {
 /// The engine for a config: what `run.engine` names, or the fastest that knows the settings and the device. `device` is
 /// `cpu`, `cuda:N` or `metal`; `threads` is how many the engine may compute with. Weights are initialised from the seed.
 pub fn build(config: &RunConfig, vocab: usize, device: &str, threads: usize) -> Result<Box<dyn Engine>> {
-    let _ = threads; // the tape computes with the global rayon pool
     match config.run.engine {
         EngineKind::Cpu if device != "cpu" => Err(Error::new(
             Exit::Spec,
@@ -151,9 +149,11 @@ pub fn build(config: &RunConfig, vocab: usize, device: &str, threads: usize) -> 
             "run.engine cpu computes on CPUs only",
         )
         .hint("leave run.engine at auto, or set run.device to cpu")),
-        // The place of the explicit layers, which serve `cpu`, and `auto` where the device is a CPU.
-        EngineKind::Cpu => Err(Error::new(Exit::Spec, "building the engine", "run.engine cpu is not built yet")
-            .hint("leave run.engine at auto, or set it to tape")),
+        EngineKind::Cpu => Ok(Box::new(cpu::Cpu::new(config, vocab, threads)?)),
+        EngineKind::Auto if device == "cpu" && cpu::Cpu::knows(config) => {
+            Ok(Box::new(cpu::Cpu::new(config, vocab, threads)?))
+        }
+        // On a CPU, candle has its number of threads from the environment.
         EngineKind::Auto | EngineKind::Tape => Ok(Box::new(tape::Tape::new(config, vocab, device)?)),
     }
 }

@@ -1,6 +1,6 @@
 //! The reference engine: candle's autograd on any device. It is written to be read and to be right, not to be fast;
-//! every other engine is checked against it. On a CPU it computes with the global rayon pool, and the number of threads
-//! changes no bit of the result: each element of a product is summed by one thread in an order of its own.
+//! every other engine is checked against it. On a CPU, candle takes its number of threads from `RAYON_NUM_THREADS` when the
+//! process starts, and no bit of the result depends on it: each sum is computed by one thread in an order of its own.
 
 mod gpt;
 
@@ -14,10 +14,8 @@ use super::{Batch, Engine, Part, Place, Update, check_tokens};
 use crate::{
     base::{Error, Exit, Result, machine},
     model::{self, Layout},
-    spec::{
-        RunConfig,
-        config::{Dtype, TrainConfig},
-    },
+    spec::RunConfig,
+    spec::config::{Dtype, TrainConfig},
 };
 
 /// What the loss is multiplied with before the backward pass in f16, whose smallest normal number is 6e-5: without it

@@ -4,7 +4,7 @@
 
 use exp::{
     base::rng,
-    engine::{Batch, Engine, tape::Tape},
+    engine::{Batch, Engine, cpu::Cpu, tape::Tape},
     spec::RunConfig,
 };
 
@@ -12,7 +12,10 @@ use exp::{
 pub type Make = fn(&RunConfig, usize) -> Box<dyn Engine>;
 
 /// Every engine there is. All that is tested here holds for each.
-pub const ENGINES: &[(&str, Make)] = &[("tape", |config, vocab| Box::new(Tape::new(config, vocab, "cpu").unwrap()))];
+pub const ENGINES: &[(&str, Make)] = &[
+    ("tape", |config, vocab| Box::new(Tape::new(config, vocab, "cpu").unwrap())),
+    ("cpu", |config, vocab| Box::new(Cpu::new(config, vocab, 2).unwrap())),
+];
 
 /// Runs `check` with the constructor of every engine.
 pub fn for_each_engine(check: impl Fn(Make)) {
