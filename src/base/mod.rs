@@ -1,11 +1,12 @@
-//! What every layer may use: errors and exit codes, atomic files, random streams, the clock, run ids, numbers that
-//! survive JSON. Nothing here knows what an experiment is.
+//! What every layer may use: errors and exit codes, atomic files, random streams, the clock, the machine, run ids,
+//! numbers that survive JSON. Nothing here knows what an experiment is.
 
 pub mod clock;
 pub mod error;
 pub mod files;
 pub mod folders;
 pub mod ids;
+pub mod machine;
 pub mod num;
 pub mod rng;
 

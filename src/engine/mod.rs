@@ -4,12 +4,14 @@
 //! Two engines stand behind the trait: [`tape`], candle's autograd, which runs anywhere and is the reference; and `cpu`,
 //! explicit layers over a preallocated workspace. For one config they agree to rounding.
 
+pub mod cpu;
 pub mod tape;
 
 use crate::{
-    base::Result,
+    base::{Error, Exit, Result, machine, rng::DropoutMask},
     model::Layout,
-    spec::{RunConfig, config::TrainConfig},
+    spec::RunConfig,
+    spec::config::{EngineKind, TrainConfig},
 };
 
 /// Token windows and what follows them, both (B, T), row by row. `y[b, t]` is the token after `x[b, t]`.
@@ -32,6 +34,21 @@ impl Batch {
     }
 }
 
+/// Checks what an engine is given before it computes: tokens (B, T) of `context` and of `vocab` at most.
+pub fn check_tokens(tokens: &[u32], batch: usize, context: usize, vocab: usize) -> Result<()> {
+    let fail = |why: String| Err(Error::new(Exit::Unexpected, "running the model", why));
+    if batch == 0 || tokens.is_empty() || !tokens.len().is_multiple_of(batch) {
+        return fail(format!("{} tokens are not {batch} rows of equal length", tokens.len()));
+    }
+    if tokens.len() / batch > context {
+        return fail(format!("{} positions are more than the context of {context}", tokens.len() / batch));
+    }
+    match tokens.iter().find(|&&t| t as usize >= vocab) {
+        Some(token) => fail(format!("token {token} is outside the vocabulary of {vocab}")),
+        None => Ok(()),
+    }
+}
+
 /// Where in the run a micro-batch stands: what its dropout masks follow from.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Place {
@@ -39,6 +56,28 @@ pub struct Place {
     pub step: u64,
     /// Its index in the accumulation of that update, from 0.
     pub micro: u32,
+}
+
+/// Where activations are dropped: nanoGPT's four sites. The number of a site is part of its mask's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Site {
+    /// The sum of token and position embedding, (B, T, D); layer 0.
+    Embedding = 0,
+    /// The attention weights after softmax, (B, H, T, T).
+    Attention = 1,
+    /// What attention adds to the residual stream, (B, T, D).
+    AttentionOut = 2,
+    /// What the MLP adds to the residual stream, (B, T, D).
+    MlpOut = 3,
+}
+
+impl Site {
+    /// The mask of this site in one layer for one micro-batch. Element i of it belongs to element i of the site's
+    /// activations, flat in row-major order over the whole micro-batch; indices beyond 32 bits wrap around.
+    pub fn mask(self, config: &RunConfig, layer: usize, at: Place) -> DropoutMask {
+        DropoutMask::new(config.model.dropout, config.train.seed, layer as u32, self as u32, at.step, at.micro)
+    }
 }
 
 /// One of the four flat vectors that make up the trained state.
@@ -71,6 +110,11 @@ pub trait Engine {
     /// The SIMD level of its kernels on this machine, or the device's kind: `avx512`, `avx2`, `scalar`, `cuda`.
     fn simd(&self) -> String;
 
+    /// The model name of the CPU or GPU that it computes on.
+    fn processor(&self) -> String {
+        machine::cpu_model()
+    }
+
     /// Names, shapes and offsets of the parameters in the flat vectors.
     fn layout(&self) -> &Layout;
 
@@ -98,6 +142,18 @@ pub trait Engine {
 /// The engine for a config: what `run.engine` names, or the fastest that knows the settings and the device. `device` is
 /// `cpu`, `cuda:N` or `metal`; `threads` is how many the engine may compute with. Weights are initialised from the seed.
 pub fn build(config: &RunConfig, vocab: usize, device: &str, threads: usize) -> Result<Box<dyn Engine>> {
-    let _ = (config, vocab, device, threads);
-    todo!()
+    match config.run.engine {
+        EngineKind::Cpu if device != "cpu" => Err(Error::new(
+            Exit::Spec,
+            format!("building the engine for {device}"),
+            "run.engine cpu computes on CPUs only",
+        )
+        .hint("leave run.engine at auto, or set run.device to cpu")),
+        EngineKind::Cpu => Ok(Box::new(cpu::Cpu::new(config, vocab, threads)?)),
+        EngineKind::Auto if device == "cpu" && cpu::Cpu::knows(config) => {
+            Ok(Box::new(cpu::Cpu::new(config, vocab, threads)?))
+        }
+        // On a CPU, candle has its number of threads from the environment.
+        EngineKind::Auto | EngineKind::Tape => Ok(Box::new(tape::Tape::new(config, vocab, device)?)),
+    }
 }

@@ -1,4 +1,8 @@
-//! Parameters: names, shapes, initialisation. What is computed with them stands in [`crate::engine`].
+//! Parameters: names, shapes, initialisation, files. What is computed with them stands in [`crate::engine`].
 
+mod init;
 mod layout;
+pub mod safetensors;
+
+pub use init::init;
 pub use layout::{Layout, Param};

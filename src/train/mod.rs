@@ -1,1 +1,3 @@
 //! The training loop.
+
+pub mod schedule;

@@ -1,0 +1,101 @@
+//! The CPU engine's memory, and how it cuts up a step: functions of the config (and, for what threads need each, of
+//! their number), so that a plan can state them and the engine allocates exactly that.
+//!
+//! A step over B sequences is cut twice. Into `parts`, whose gradients are summed apart and then added in a fixed order:
+//! four while the parameters are few, so that up to four threads work without waiting for each other; one for larger
+//! models, whose threads share each operation instead. And each part into micro-batches of about [`ROWS`] positions, so
+//! that activations stay near the cache. Neither depends on threads, so these change no bit of a result.
+
+use crate::{
+    kernels::{Buffer, attention::Scratch, gemm::packed_len},
+    model::Layout,
+    spec::{RunConfig, config::ModelConfig},
+};
+
+/// Parameters up to which each part of a batch has a gradient of its own and weights are kept packed.
+const SMALL: usize = 4_000_000;
+/// Parts of a small model's batch.
+const PARTS: usize = 4;
+/// Positions of a micro-batch, unless one sequence has more.
+const ROWS: usize = 512;
+/// Logits that are held at once.
+const LOGITS: usize = 1 << 22;
+/// Numbers of a large weight that are packed at once.
+const PACKED: usize = 1 << 20;
+/// Columns of the widest panel of any SIMD level.
+const PANEL: usize = 32;
+
+/// How a step is cut up, and the lengths of all buffers in f32.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workspace {
+    /// Parts of a batch with gradients of their own.
+    pub parts: usize,
+    /// Sets of activations: one for each thread that works on a part.
+    pub workers: usize,
+    /// Threads within one worker's operations.
+    pub helpers: usize,
+    /// Positions of a micro-batch.
+    pub rows: usize,
+    /// Positions whose logits are held at once.
+    pub head_rows: usize,
+    /// Numbers of all parameters.
+    pub params: usize,
+    /// All packed weights; 0 where they are packed as they are used.
+    pub packed: usize,
+    /// A part of a weight that is packed as it is used; 0 where all are kept packed.
+    pub pack: usize,
+    /// Bytes of everything.
+    pub bytes: u64,
+}
+
+/// From one row of a matrix of activations to the next: whole cache lines, an odd number of them, so that the rows of a
+/// column do not fall into few sets of the cache.
+pub fn stride(width: usize) -> usize {
+    (width.div_ceil(16) | 1) * 16
+}
+
+/// Query, key and value columns of a model.
+pub fn qkv_width(m: &ModelConfig) -> usize {
+    m.d_model + 2 * (m.d_model / m.heads * m.kv_heads)
+}
+
+impl Workspace {
+    /// The workspace of a run over `vocab` tokens that may compute with `threads`.
+    pub fn of(config: &RunConfig, vocab: usize, threads: usize) -> Self {
+        let m = &config.model;
+        let (params, threads) = (Layout::of(m, vocab).len(), threads.max(1));
+        let small = params <= SMALL;
+        let parts = if small { config.train.batch.clamp(1, PARTS) } else { 1 };
+        let (workers, helpers) = if small { (threads.min(parts), 1) } else { (1, threads) };
+        let longest = config.train.batch.div_ceil(parts).max(1); // sequences of the largest part
+        let rows = (ROWS / m.context).clamp(1, longest) * m.context;
+        let head_rows = (LOGITS / stride(vocab)).clamp(8, rows.max(8));
+        let weights = linears(m, vocab);
+        let all_packed: usize = weights.iter().map(|&[outputs, inputs]| packed_len(inputs, outputs, PANEL)).sum();
+        let widest = weights.iter().flatten().max().copied().unwrap_or(0);
+        let (packed, pack) = if small { (all_packed, 0) } else { (0, PACKED.max(packed_len(widest, PANEL, PANEL))) };
+        let mut space = Self { parts, workers, helpers, rows, head_rows, params, packed, pack, bytes: 0 };
+        space.bytes = space.count(m, vocab) as u64;
+        space
+    }
+
+    fn count(&self, m: &ModelConfig, vocab: usize) -> usize {
+        let matrix = |width: usize| Buffer::bytes(self.rows * stride(width));
+        let column = Buffer::bytes(self.rows);
+        let (d, qkv) = (m.d_model, qkv_width(m));
+        let norm = matrix(d) + column;
+        let layer = 2 * norm + matrix(qkv) + matrix(d) + Buffer::bytes(self.rows * m.heads) + 2 * matrix(m.d_ff);
+        let passing = 4 * matrix(d) + matrix(qkv) + matrix(m.d_ff) + Buffer::bytes(self.rows * qkv) + column;
+        let logits = Buffer::bytes(self.head_rows * stride(vocab));
+        let rooms = self.helpers * Scratch::bytes(d / m.heads, m.context);
+        let worker = m.layers * layer + norm + passing + logits + rooms + Buffer::bytes(self.pack);
+        self.workers * worker + (3 + self.parts) * Buffer::bytes(self.params) + Buffer::bytes(self.packed)
+    }
+}
+
+/// Outputs and inputs of each matrix that activations are multiplied with.
+fn linears(m: &ModelConfig, vocab: usize) -> Vec<[usize; 2]> {
+    let (d, f) = (m.d_model, m.d_ff);
+    let layer = [[qkv_width(m), d], [d, d], [f, d], [d, f]];
+    layer.into_iter().cycle().take(4 * m.layers).chain([[vocab, d]]).collect()
+}

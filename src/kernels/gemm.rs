@@ -1,0 +1,370 @@
+//! The matrix product C = start + A · B, and the packing of its right-hand side.
+//!
+//! Each element of C is one sum over k in ascending order, whatever the tile it falls into, so splitting the rows or the
+//! columns of a product among threads, or rows among micro-batches, changes no bit of it.
+//!
+//! Why not the `gemm` crate: it packs both sides anew at each call, splits k by the cache sizes it finds, and cannot be
+//! held to one SIMD level. Here the weights are packed once for many calls, strided operands are read where they are
+//! (leading dimensions of an odd number of cache lines keep their rows in different cache sets), and the causal half of
+//! attention's products is never computed.
+
+use super::simd::{Simd, kernel};
+
+/// The left-hand side: element (i, k) is at `i · row + k · col`.
+#[derive(Clone, Copy)]
+pub struct Lhs<'a> {
+    /// Its numbers.
+    pub data: &'a [f32],
+    /// From one row to the next.
+    pub row: usize,
+    /// From one column to the next.
+    pub col: usize,
+}
+
+impl<'a> Lhs<'a> {
+    /// A row-major matrix.
+    pub fn rows(data: &'a [f32], ld: usize) -> Self {
+        Self { data, row: ld, col: 1 }
+    }
+
+    /// The transpose of a row-major matrix.
+    pub fn transposed(data: &'a [f32], ld: usize) -> Self {
+        Self { data, row: 1, col: ld }
+    }
+}
+
+/// The right-hand side, (k, n).
+#[derive(Clone, Copy)]
+pub enum Rhs<'a> {
+    /// Row-major with a leading dimension.
+    Rows(&'a [f32], usize),
+    /// Packed: panels of [`Level::panel`](super::Level::panel) columns, each (k, panel), the last one zero-padded.
+    Panels(&'a [f32]),
+}
+
+/// What the sums start from.
+#[derive(Clone, Copy)]
+pub enum Start<'a> {
+    /// Nothing: C is overwritten.
+    Zero,
+    /// One number per column.
+    Bias(&'a [f32]),
+    /// What C holds.
+    C,
+}
+
+/// Numbers in a packed right-hand side of `k` rows and `n` columns with panels of `panel` columns.
+pub fn packed_len(k: usize, n: usize, panel: usize) -> usize {
+    n.next_multiple_of(panel) * k
+}
+
+/// Rows of A that are walked against one panel of B before the next: with `DEPTH` columns they fit the second-level cache.
+const HEIGHT: usize = 128;
+/// Columns of A, and rows of a panel of B, that are walked at once.
+const DEPTH: usize = 512;
+
+kernel! {
+    /// C (m, n) = start + A (m, k) · B (k, n). C is row-major with leading dimension `ldc`.
+    /// Panics where an operand is too short for its shape.
+    pub fn gemm(
+        s,
+        shape: [usize; 3],
+        a: Lhs,
+        b: Rhs,
+        start: Start,
+        c: &mut [f32],
+        ldc: usize,
+    ) {
+        let [m, n, k] = shape;
+        if m == 0 || n == 0 {
+            return;
+        }
+        check(shape, a, b, start, c.len(), ldc, 2 * S::LANES);
+        let mut first = 0;
+        while first < k || first == 0 {
+            let depth = DEPTH.min(k - first);
+            let start = if first == 0 { start } else { Start::C };
+            for top in (0..m).step_by(HEIGHT) {
+                let rows = HEIGHT.min(m - top);
+                for (index, left) in (0..n).step_by(2 * S::LANES).enumerate() {
+                    let columns = (n - left).min(2 * S::LANES);
+                    // SAFETY: `check` has seen that all three operands hold the whole shape, of which this is a part.
+                    unsafe {
+                        let a = Strided { at: a.data.as_ptr().add(top * a.row + first * a.col), row: a.row, col: a.col };
+                        let b = match b {
+                            Rhs::Rows(data, ld) => (data.as_ptr().add(first * ld + left), ld),
+                            Rhs::Panels(data) => {
+                                (data.as_ptr().add((index * k + first) * 2 * S::LANES), 2 * S::LANES)
+                            }
+                        };
+                        let bias = match start {
+                            Start::Bias(bias) => Start::Bias(&bias[left..]),
+                            other => other,
+                        };
+                        column(s, [rows, columns, depth], a, b, bias, c.as_mut_ptr().add(top * ldc + left), ldc);
+                    }
+                }
+            }
+            first += depth.max(1);
+        }
+    }
+}
+
+fn check([m, n, k]: [usize; 3], a: Lhs, b: Rhs, start: Start, c: usize, ldc: usize, panel: usize) {
+    assert!(ldc >= n && c >= (m - 1) * ldc + n, "C is too short");
+    assert!(k == 0 || a.data.len() > (m - 1) * a.row + (k - 1) * a.col, "A is too short");
+    match b {
+        Rhs::Rows(data, ld) => assert!(k == 0 || ld >= n && data.len() >= (k - 1) * ld + n, "B is too short"),
+        Rhs::Panels(data) => assert!(data.len() >= packed_len(k, n, panel), "packed B is too short"),
+    }
+    if let Start::Bias(bias) = start {
+        assert!(bias.len() >= n, "the bias is too short");
+    }
+}
+
+/// A part of A.
+#[derive(Clone, Copy)]
+struct Strided {
+    at: *const f32,
+    row: usize,
+    col: usize,
+}
+
+/// One panel's width of C, tile by tile.
+///
+/// # Safety
+/// The operands must hold the shape.
+#[inline(always)]
+unsafe fn column<S: Simd>(
+    s: S,
+    [rows, columns, depth]: [usize; 3],
+    a: Strided,
+    b: (*const f32, usize),
+    start: Start,
+    c: *mut f32,
+    ldc: usize,
+) {
+    let tail = columns % S::LANES;
+    let mut i = 0;
+    while i < rows {
+        // SAFETY: rows i and those of the tile are below `rows`, so within what the caller promised.
+        unsafe {
+            let at = Strided { at: a.at.add(i * a.row), ..a };
+            let c = c.add(i * ldc);
+            i += match (columns > S::LANES, tail == 0) {
+                (true, true) => tile_of::<S, 2, false>(s, rows - i, depth, at, b, start, c, ldc, tail),
+                (true, false) => tile_of::<S, 2, true>(s, rows - i, depth, at, b, start, c, ldc, tail),
+                (false, true) => tile_of::<S, 1, false>(s, rows - i, depth, at, b, start, c, ldc, tail),
+                (false, false) => tile_of::<S, 1, true>(s, rows - i, depth, at, b, start, c, ldc, tail),
+            };
+        }
+    }
+}
+
+/// The tallest tile that fits `rows`; returns its height.
+///
+/// # Safety
+/// As [`tile`].
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+unsafe fn tile_of<S: Simd, const N: usize, const TAIL: bool>(
+    s: S,
+    rows: usize,
+    depth: usize,
+    a: Strided,
+    b: (*const f32, usize),
+    start: Start,
+    c: *mut f32,
+    ldc: usize,
+    tail: usize,
+) -> usize {
+    // SAFETY: the height is at most `rows`.
+    unsafe {
+        match rows {
+            8.. if S::ROWS == 8 => tile::<S, 8, N, TAIL>(s, depth, a, b, start, c, ldc, tail),
+            4.. => tile::<S, 4, N, TAIL>(s, depth, a, b, start, c, ldc, tail),
+            2.. => tile::<S, 2, N, TAIL>(s, depth, a, b, start, c, ldc, tail),
+            _ => tile::<S, 1, N, TAIL>(s, depth, a, b, start, c, ldc, tail),
+        }
+    }
+}
+
+/// The inner loop: M rows and N vectors of C stay in registers over all of `depth`. With `TAIL` the last vector has only
+/// `tail` lanes. Returns M.
+///
+/// # Safety
+/// A must hold (M, depth), B (depth, columns) and C (M, columns) at their strides.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+unsafe fn tile<S: Simd, const M: usize, const N: usize, const TAIL: bool>(
+    s: S,
+    depth: usize,
+    a: Strided,
+    (b, ldb): (*const f32, usize),
+    start: Start,
+    c: *mut f32,
+    ldc: usize,
+    tail: usize,
+) -> usize {
+    // SAFETY: all offsets stay within the shapes of the contract above; partial vectors go through slices of `tail`.
+    unsafe {
+        let load = |from: *const f32, j: usize| {
+            if TAIL && j == N - 1 {
+                s.load_part(std::slice::from_raw_parts(from.add(j * S::LANES), tail))
+            } else {
+                s.load_at(from.add(j * S::LANES))
+            }
+        };
+        let mut sums = [[s.splat(0.0); N]; M];
+        match start {
+            Start::Zero => {}
+            Start::Bias(bias) => {
+                for j in 0..N {
+                    let v = load(bias.as_ptr(), j);
+                    (0..M).for_each(|i| sums[i][j] = v);
+                }
+            }
+            Start::C => {
+                for i in 0..M {
+                    (0..N).for_each(|j| sums[i][j] = load(c.add(i * ldc), j));
+                }
+            }
+        }
+        let (mut at_a, mut at_b) = (a.at, b);
+        for _ in 0..depth {
+            let mut row = [s.splat(0.0); N];
+            (0..N).for_each(|j| row[j] = load(at_b, j));
+            for i in 0..M {
+                let x = s.splat(*at_a.add(i * a.row));
+                (0..N).for_each(|j| sums[i][j] = s.mul_add(x, row[j], sums[i][j]));
+            }
+            at_a = at_a.wrapping_add(a.col);
+            at_b = at_b.wrapping_add(ldb);
+        }
+        for i in 0..M {
+            for j in 0..N {
+                let to = c.add(i * ldc + j * S::LANES);
+                if TAIL && j == N - 1 {
+                    s.store_part(sums[i][j], std::slice::from_raw_parts_mut(to, tail));
+                } else {
+                    s.store_at(sums[i][j], to);
+                }
+            }
+        }
+    }
+    M
+}
+
+/// Packs the transpose of `w` (n, k), row-major with leading dimension `ld`, into panels: what [`gemm`] needs for
+/// x · wᵀ. Panel p holds rows p · panel and on of `w`; `packed` may be some of the panels, from `from` on.
+pub fn pack_transposed(w: &[f32], ld: usize, [k, n]: [usize; 2], panel: usize, packed: &mut [f32], from: usize) {
+    for (p, out) in packed.chunks_exact_mut(k * panel).enumerate() {
+        let first = (from + p) * panel;
+        let width = panel.min(n.saturating_sub(first));
+        if width < panel {
+            out.fill(0.0);
+        }
+        // Blocks of a cache line of each row: the lines of both sides stay in the first-level cache.
+        for k0 in (0..k).step_by(16) {
+            let depth = 16.min(k - k0);
+            for j in 0..width {
+                let row = &w[(first + j) * ld + k0..][..depth];
+                let to = &mut out[k0 * panel + j..];
+                row.iter().enumerate().for_each(|(i, &x)| to[i * panel] = x);
+            }
+        }
+    }
+}
+
+/// Packs `w` (k, n), row-major with leading dimension `ld`, into panels.
+pub fn pack_rows(w: &[f32], ld: usize, [k, n]: [usize; 2], panel: usize, packed: &mut [f32], from: usize) {
+    for (p, out) in packed.chunks_exact_mut(k * panel).enumerate() {
+        let first = (from + p) * panel;
+        let width = panel.min(n.saturating_sub(first));
+        for (i, to) in out.chunks_exact_mut(panel).enumerate() {
+            to[..width].copy_from_slice(&w[i * ld + first..][..width]);
+            to[width..].fill(0.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{Level, tests::random};
+
+    /// Against a plain sum in f64, for shapes around every edge of the tiles, both layouts of A and of B, all starts.
+    #[test]
+    fn equals_the_plain_sum_at_every_edge() {
+        for level in Level::available() {
+            for (m, n, k) in
+                [(1, 1, 1), (8, 32, 7), (9, 33, 3), (15, 16, 20), (3, 70, 600), (140, 5, 2), (7, 48, 1100), (4, 4, 0)]
+            {
+                for variant in 0..12 {
+                    let (transposed, packed, start) = (variant % 2 == 1, variant / 2 % 2 == 1, variant / 4);
+                    let (lda, ldb, ldc) = (if transposed { m } else { k } + 3, n + 5, n + 2);
+                    let a = random(1, lda * if transposed { k } else { m });
+                    let (b, bias) = (random(2, ldb * k), random(3, n));
+                    let mut c = random(4, ldc * m);
+                    let lhs = if transposed { Lhs::transposed(&a, lda) } else { Lhs::rows(&a, lda) };
+                    let at = |i: usize, l: usize| a[i * lhs.row + l * lhs.col];
+                    let before = c.clone();
+                    let mut panels = vec![7.0; packed_len(k, n, level.panel())];
+                    if k > 0 {
+                        pack_rows(&b, ldb, [k, n], level.panel(), &mut panels, 0);
+                    }
+                    let rhs = if packed { Rhs::Panels(&panels) } else { Rhs::Rows(&b, ldb) };
+                    let from = [Start::Zero, Start::Bias(&bias), Start::C][start];
+                    gemm(level, [m, n, k], lhs, rhs, from, &mut c, ldc);
+                    for i in 0..m {
+                        for j in 0..ldc {
+                            let got = f64::from(c[i * ldc + j]);
+                            if j >= n {
+                                assert_eq!(c[i * ldc + j], before[i * ldc + j], "wrote beside C");
+                                continue;
+                            }
+                            let first = [0.0, bias[j], before[i * ldc + j]][start];
+                            let want: f64 = f64::from(first)
+                                + (0..k).map(|l| f64::from(at(i, l)) * f64::from(b[l * ldb + j])).sum::<f64>();
+                            assert!((got - want).abs() < 1e-4, "{level:?} {m} {n} {k} {variant}: {got} {want}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_part_of_the_rows_has_the_same_bits_as_the_whole() {
+        for level in Level::available() {
+            let (m, n, k) = (37, 40, 700);
+            let (a, b) = (random(1, m * k), random(2, k * n));
+            let run = |rows: std::ops::Range<usize>| {
+                let mut c = vec![0.0; rows.len() * n];
+                let shape = [rows.len(), n, k];
+                gemm(level, shape, Lhs::rows(&a[rows.start * k..], k), Rhs::Rows(&b, n), Start::Zero, &mut c, n);
+                c
+            };
+            let whole = run(0..m);
+            for cut in [1, 5, 8, 19] {
+                assert_eq!(whole, [run(0..cut), run(cut..m)].concat(), "{level:?} cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn packing_by_parts_equals_packing_at_once() {
+        let (k, n, panel) = (21, 70, 32);
+        let w = random(5, n * k);
+        let t: Vec<f32> = (0..k * n).map(|i| w[i % n * k + i / n]).collect(); // (k, n)
+        let (mut a, mut b) = (vec![1.0; packed_len(k, n, panel)], vec![2.0; packed_len(k, n, panel)]);
+        pack_transposed(&w, k, [k, n], panel, &mut a, 0);
+        pack_rows(&t, n, [k, n], panel, &mut b, 0);
+        assert_eq!(a, b);
+        let mut parts = vec![3.0; a.len()];
+        let (one, two) = parts.split_at_mut(k * panel);
+        pack_transposed(&w, k, [k, n], panel, one, 0);
+        pack_transposed(&w, k, [k, n], panel, two, 1);
+        assert_eq!(a, parts);
+    }
+}

@@ -1,0 +1,487 @@
+//! Vectors of f32 in three widths, and which of them this machine runs: AVX-512, AVX2 with FMA, or plain Rust.
+//!
+//! A kernel is written once, generic over [`Simd`], and the `kernel!` macro compiles it for
+//! each level and picks one at run time. So a plain release build has full speed on every x86-64, and other
+//! architectures run the scalar level. The intrinsics stand here alone.
+//!
+//! Why `unsafe`: an intrinsic may run only where its instruction exists. The vector types' methods reach them, and a
+//! value of [`Avx512`] or [`Avx2`] exists only inside a function that [`Level::detect`] has allowed. Loads and stores
+//! check their slices' lengths; the two raw ones are for the inner loop of the matrix product.
+
+use std::sync::OnceLock;
+
+use crate::base::{Error, Exit, Result};
+
+/// A width of vector instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level(Kind);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Avx512,
+    Avx2,
+    Scalar,
+}
+
+impl Level {
+    /// Plain Rust, which runs anywhere.
+    pub const SCALAR: Self = Self(Kind::Scalar);
+
+    /// All levels that this machine has, the widest first.
+    pub fn available() -> Vec<Self> {
+        [Kind::Avx512, Kind::Avx2, Kind::Scalar].into_iter().filter(|k| k.runs_here()).map(Self).collect()
+    }
+
+    /// The level that `EXP_SIMD` (`avx512`, `avx2`, `scalar`) names, else the widest that this machine has. Looked up
+    /// once. Errors where the word is unknown or the machine lacks the level.
+    pub fn detect() -> Result<Self> {
+        static LEVEL: OnceLock<Result<Level>> = OnceLock::new();
+        LEVEL.get_or_init(|| Self::choose(std::env::var("EXP_SIMD").ok().as_deref())).clone()
+    }
+
+    fn choose(word: Option<&str>) -> Result<Self> {
+        let all = Self::available();
+        let Some(word) = word.filter(|w| !w.is_empty()) else { return Ok(all[0]) };
+        all.iter().copied().find(|l| l.name() == word).ok_or_else(|| {
+            let names: Vec<_> = all.iter().map(|l| l.name()).collect();
+            Error::new(Exit::Usage, "reading EXP_SIMD", format!("this machine has no level `{word}`"))
+                .hint(format!("use one of {}, or leave it unset", names.join(", ")))
+        })
+    }
+
+    /// `avx512`, `avx2` or `scalar`.
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Kind::Avx512 => "avx512",
+            Kind::Avx2 => "avx2",
+            Kind::Scalar => "scalar",
+        }
+    }
+
+    /// Columns of a tile of the matrix product, and so of a panel of a packed matrix.
+    pub fn panel(self) -> usize {
+        match self.0 {
+            Kind::Avx512 => 2 * 16,
+            Kind::Avx2 | Kind::Scalar => 2 * 8,
+        }
+    }
+
+    pub(super) fn kind(self) -> Kind {
+        self.0
+    }
+}
+
+impl Kind {
+    fn runs_here(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        match self {
+            Kind::Avx512 => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512bw")
+                    && Kind::Avx2.runs_here()
+            }
+            Kind::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Kind::Scalar => true,
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        matches!(self, Kind::Scalar)
+    }
+}
+
+/// A vector type and what kernels do with it. Every method is inlined into the kernel's clone for its level.
+pub trait Simd: Copy {
+    /// `LANES` numbers.
+    type V: Copy;
+    /// How many numbers a vector has.
+    const LANES: usize;
+    /// Rows of a tile of the matrix product: as many as the registers hold accumulators for.
+    const ROWS: usize;
+
+    /// `x` in every lane.
+    fn splat(self, x: f32) -> Self::V;
+    /// The first `LANES` numbers. Panics where there are fewer.
+    fn load(self, x: &[f32]) -> Self::V;
+    /// Writes the first `LANES` numbers. Panics where there are fewer.
+    fn store(self, v: Self::V, x: &mut [f32]);
+    /// At most `LANES` numbers, then zeros.
+    fn load_part(self, x: &[f32]) -> Self::V;
+    /// Writes at most `LANES` numbers.
+    fn store_part(self, v: Self::V, x: &mut [f32]);
+    /// Reads `LANES` numbers.
+    ///
+    /// # Safety
+    /// They must be readable.
+    unsafe fn load_at(self, x: *const f32) -> Self::V;
+    /// Writes `LANES` numbers.
+    ///
+    /// # Safety
+    /// They must be writable.
+    unsafe fn store_at(self, v: Self::V, x: *mut f32);
+    /// a + b
+    fn add(self, a: Self::V, b: Self::V) -> Self::V;
+    /// a - b
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V;
+    /// a · b
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V;
+    /// a / b
+    fn div(self, a: Self::V, b: Self::V) -> Self::V;
+    /// a · b + c, rounded once where the machine can.
+    fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// The larger one.
+    fn max(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The smaller one.
+    fn min(self, a: Self::V, b: Self::V) -> Self::V;
+    /// √a
+    fn sqrt(self, a: Self::V) -> Self::V;
+    /// |a|
+    fn abs(self, a: Self::V) -> Self::V;
+    /// `a` where `x` is not negative, else `b`.
+    fn where_positive(self, x: Self::V, a: Self::V, b: Self::V) -> Self::V;
+    /// 2ⁿ for whole n in -126..=127.
+    fn pow2(self, n: Self::V) -> Self::V;
+    /// The sum of the lanes, in an order of the level's own.
+    fn sum(self, a: Self::V) -> f32;
+    /// The largest lane.
+    fn largest(self, a: Self::V) -> f32;
+}
+
+/// Plain Rust on eight numbers; the compiler makes SSE2 or NEON of it. No `mul_add`: without FMA it is a library call.
+#[derive(Clone, Copy)]
+pub struct Scalar;
+
+impl Simd for Scalar {
+    type V = [f32; 8];
+    const LANES: usize = 8;
+    const ROWS: usize = 4;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> Self::V {
+        [x; 8]
+    }
+    #[inline(always)]
+    fn load(self, x: &[f32]) -> Self::V {
+        std::array::from_fn(|i| x[i])
+    }
+    #[inline(always)]
+    fn store(self, v: Self::V, x: &mut [f32]) {
+        x[..8].copy_from_slice(&v);
+    }
+    #[inline(always)]
+    fn load_part(self, x: &[f32]) -> Self::V {
+        std::array::from_fn(|i| x.get(i).copied().unwrap_or(0.0))
+    }
+    #[inline(always)]
+    fn store_part(self, v: Self::V, x: &mut [f32]) {
+        x.iter_mut().zip(v).for_each(|(x, v)| *x = v);
+    }
+    #[inline(always)]
+    unsafe fn load_at(self, x: *const f32) -> Self::V {
+        // SAFETY: the caller's promise; an array of f32 may be read wherever f32s may.
+        unsafe { x.cast::<[f32; 8]>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn store_at(self, v: Self::V, x: *mut f32) {
+        // SAFETY: the caller's promise.
+        unsafe { x.cast::<[f32; 8]>().write_unaligned(v) }
+    }
+    #[inline(always)]
+    fn add(self, a: Self::V, b: Self::V) -> Self::V {
+        std::array::from_fn(|i| a[i] + b[i])
+    }
+    #[inline(always)]
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V {
+        std::array::from_fn(|i| a[i] - b[i])
+    }
+    #[inline(always)]
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V {
+        std::array::from_fn(|i| a[i] * b[i])
+    }
+    #[inline(always)]
+    fn div(self, a: Self::V, b: Self::V) -> Self::V {
+        std::array::from_fn(|i| a[i] / b[i])
+    }
+    #[inline(always)]
+    fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+        std::array::from_fn(|i| a[i] * b[i] + c[i])
+    }
+    #[inline(always)]
+    fn max(self, a: Self::V, b: Self::V) -> Self::V {
+        std::array::from_fn(|i| if a[i] > b[i] { a[i] } else { b[i] })
+    }
+    #[inline(always)]
+    fn min(self, a: Self::V, b: Self::V) -> Self::V {
+        std::array::from_fn(|i| if a[i] < b[i] { a[i] } else { b[i] })
+    }
+    #[inline(always)]
+    fn sqrt(self, a: Self::V) -> Self::V {
+        std::array::from_fn(|i| a[i].sqrt())
+    }
+    #[inline(always)]
+    fn abs(self, a: Self::V) -> Self::V {
+        std::array::from_fn(|i| a[i].abs())
+    }
+    #[inline(always)]
+    fn where_positive(self, x: Self::V, a: Self::V, b: Self::V) -> Self::V {
+        std::array::from_fn(|i| if x[i] >= 0.0 { a[i] } else { b[i] })
+    }
+    #[inline(always)]
+    fn pow2(self, n: Self::V) -> Self::V {
+        std::array::from_fn(|i| f32::from_bits(((n[i] as i32 + 127) as u32) << 23))
+    }
+    #[inline(always)]
+    fn sum(self, a: Self::V) -> f32 {
+        ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]))
+    }
+    #[inline(always)]
+    fn largest(self, a: Self::V) -> f32 {
+        a.into_iter().fold(f32::NEG_INFINITY, f32::max)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub use x86::{Avx2, Avx512};
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    use super::Simd;
+
+    /// Proof that AVX-512 F, VL, DQ and BW may run.
+    #[derive(Clone, Copy)]
+    pub struct Avx512(());
+
+    /// Proof that AVX2 and FMA may run.
+    #[derive(Clone, Copy)]
+    pub struct Avx2(());
+
+    impl Avx512 {
+        /// # Safety
+        /// The machine must have AVX-512 F, VL, DQ and BW.
+        #[inline(always)]
+        pub unsafe fn new() -> Self {
+            Self(())
+        }
+    }
+
+    impl Avx2 {
+        /// # Safety
+        /// The machine must have AVX2 and FMA.
+        #[inline(always)]
+        pub unsafe fn new() -> Self {
+            Self(())
+        }
+    }
+
+    /// Methods whose body is intrinsics. SAFETY of the block: `self` proves that the instructions exist.
+    macro_rules! methods {
+        ($(fn $name:ident($($arg:ident: $type:ty),*) -> $ret:ty $body:block)+) => {
+            $(#[inline(always)]
+            fn $name(self, $($arg: $type),*) -> $ret {
+                // SAFETY: a value of this type proves that the machine has the instructions.
+                unsafe { $body }
+            })+
+        };
+    }
+
+    /// Methods that touch memory. Lengths are checked, then the raw access is in bounds.
+    macro_rules! memory {
+        ($load:ident, $store:ident) => {
+            #[inline(always)]
+            fn load(self, x: &[f32]) -> Self::V {
+                assert!(x.len() >= Self::LANES);
+                // SAFETY: the slice has LANES numbers.
+                unsafe { self.load_at(x.as_ptr()) }
+            }
+            #[inline(always)]
+            fn store(self, v: Self::V, x: &mut [f32]) {
+                assert!(x.len() >= Self::LANES);
+                // SAFETY: the slice has LANES numbers.
+                unsafe { self.store_at(v, x.as_mut_ptr()) }
+            }
+            #[inline(always)]
+            unsafe fn load_at(self, x: *const f32) -> Self::V {
+                // SAFETY: the caller's promise; the instruction takes any alignment.
+                unsafe { $load(x) }
+            }
+            #[inline(always)]
+            unsafe fn store_at(self, v: Self::V, x: *mut f32) {
+                // SAFETY: the caller's promise; the instruction takes any alignment.
+                unsafe { $store(x, v) }
+            }
+        };
+    }
+
+    impl Simd for Avx512 {
+        type V = __m512;
+        const LANES: usize = 16;
+        const ROWS: usize = 8;
+
+        memory!(_mm512_loadu_ps, _mm512_storeu_ps);
+
+        #[inline(always)]
+        fn load_part(self, x: &[f32]) -> Self::V {
+            // SAFETY: the mask lets through as many lanes as the slice has numbers.
+            unsafe { _mm512_maskz_loadu_ps(first_lanes(x.len()), x.as_ptr()) }
+        }
+        #[inline(always)]
+        fn store_part(self, v: Self::V, x: &mut [f32]) {
+            // SAFETY: the mask lets through as many lanes as the slice has numbers.
+            unsafe { _mm512_mask_storeu_ps(x.as_mut_ptr(), first_lanes(x.len()), v) }
+        }
+
+        methods! {
+            fn splat(x: f32) -> __m512 { _mm512_set1_ps(x) }
+            fn add(a: __m512, b: __m512) -> __m512 { _mm512_add_ps(a, b) }
+            fn sub(a: __m512, b: __m512) -> __m512 { _mm512_sub_ps(a, b) }
+            fn mul(a: __m512, b: __m512) -> __m512 { _mm512_mul_ps(a, b) }
+            fn div(a: __m512, b: __m512) -> __m512 { _mm512_div_ps(a, b) }
+            fn mul_add(a: __m512, b: __m512, c: __m512) -> __m512 { _mm512_fmadd_ps(a, b, c) }
+            fn max(a: __m512, b: __m512) -> __m512 { _mm512_max_ps(a, b) }
+            fn min(a: __m512, b: __m512) -> __m512 { _mm512_min_ps(a, b) }
+            fn sqrt(a: __m512) -> __m512 { _mm512_sqrt_ps(a) }
+            fn abs(a: __m512) -> __m512 { _mm512_abs_ps(a) }
+            fn where_positive(x: __m512, a: __m512, b: __m512) -> __m512 {
+                _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_GE_OQ>(x, _mm512_setzero_ps()), b, a)
+            }
+            fn pow2(n: __m512) -> __m512 { _mm512_scalef_ps(_mm512_set1_ps(1.0), n) }
+            fn sum(a: __m512) -> f32 { _mm512_reduce_add_ps(a) }
+            fn largest(a: __m512) -> f32 { _mm512_reduce_max_ps(a) }
+        }
+    }
+
+    #[inline(always)]
+    fn first_lanes(n: usize) -> __mmask16 {
+        if n >= 16 { u16::MAX } else { (1u16 << n) - 1 }
+    }
+
+    impl Simd for Avx2 {
+        type V = __m256;
+        const LANES: usize = 8;
+        const ROWS: usize = 4;
+
+        memory!(_mm256_loadu_ps, _mm256_storeu_ps);
+
+        #[inline(always)]
+        fn load_part(self, x: &[f32]) -> Self::V {
+            // SAFETY: the mask lets through as many lanes as the slice has numbers.
+            unsafe { _mm256_maskload_ps(x.as_ptr(), lane_mask(x.len())) }
+        }
+        #[inline(always)]
+        fn store_part(self, v: Self::V, x: &mut [f32]) {
+            // SAFETY: the mask lets through as many lanes as the slice has numbers.
+            unsafe { _mm256_maskstore_ps(x.as_mut_ptr(), lane_mask(x.len()), v) }
+        }
+
+        methods! {
+            fn splat(x: f32) -> __m256 { _mm256_set1_ps(x) }
+            fn add(a: __m256, b: __m256) -> __m256 { _mm256_add_ps(a, b) }
+            fn sub(a: __m256, b: __m256) -> __m256 { _mm256_sub_ps(a, b) }
+            fn mul(a: __m256, b: __m256) -> __m256 { _mm256_mul_ps(a, b) }
+            fn div(a: __m256, b: __m256) -> __m256 { _mm256_div_ps(a, b) }
+            fn mul_add(a: __m256, b: __m256, c: __m256) -> __m256 { _mm256_fmadd_ps(a, b, c) }
+            fn max(a: __m256, b: __m256) -> __m256 { _mm256_max_ps(a, b) }
+            fn min(a: __m256, b: __m256) -> __m256 { _mm256_min_ps(a, b) }
+            fn sqrt(a: __m256) -> __m256 { _mm256_sqrt_ps(a) }
+            fn abs(a: __m256) -> __m256 { _mm256_andnot_ps(_mm256_set1_ps(-0.0), a) }
+            fn where_positive(x: __m256, a: __m256, b: __m256) -> __m256 {
+                _mm256_blendv_ps(b, a, _mm256_cmp_ps::<_CMP_GE_OQ>(x, _mm256_setzero_ps()))
+            }
+            fn pow2(n: __m256) -> __m256 {
+                let biased = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+                _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased))
+            }
+            fn sum(a: __m256) -> f32 {
+                let four = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
+                let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+                _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
+            }
+            fn largest(a: __m256) -> f32 {
+                let four = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
+                let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+                _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps::<1>(two, two)))
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn lane_mask(n: usize) -> __m256i {
+        let n = n.min(8) as i32;
+        // SAFETY: reached from methods of `Avx2` alone.
+        unsafe { _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)) }
+    }
+}
+
+/// Declares a kernel: a function whose body is generic over a [`Simd`] value, compiled once per level. The function
+/// takes the [`Level`] first, then the arguments as written.
+macro_rules! kernel {
+    ($(#[$doc:meta])* $vis:vis fn $name:ident($simd:ident $(, $arg:ident: $type:ty)* $(,)?) $(-> $ret:ty)? $body:block) => {
+        $(#[$doc])*
+        #[allow(clippy::too_many_arguments)]
+        $vis fn $name(level: $crate::kernels::Level, $($arg: $type),*) $(-> $ret)? {
+            #[inline(always)]
+            fn generic<S: $crate::kernels::simd::Simd>($simd: S, $($arg: $type),*) $(-> $ret)? $body
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
+            fn avx512($($arg: $type),*) $(-> $ret)? {
+                // SAFETY: this function's own features are those that the value stands for.
+                generic(unsafe { $crate::kernels::simd::Avx512::new() }, $($arg),*)
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma")]
+            fn avx2($($arg: $type),*) $(-> $ret)? {
+                // SAFETY: this function's own features are those that the value stands for.
+                generic(unsafe { $crate::kernels::simd::Avx2::new() }, $($arg),*)
+            }
+
+            match level.kind() {
+                // SAFETY: a `Level` other than scalar is only made where the machine has it.
+                #[cfg(target_arch = "x86_64")]
+                $crate::kernels::simd::Kind::Avx512 => unsafe { avx512($($arg),*) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                $crate::kernels::simd::Kind::Avx2 => unsafe { avx2($($arg),*) },
+                _ => generic($crate::kernels::simd::Scalar, $($arg),*),
+            }
+        }
+    };
+}
+pub(crate) use kernel;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_word_is_an_error_and_each_level_here_can_be_forced() {
+        for level in Level::available() {
+            assert_eq!(Level::choose(Some(level.name())).unwrap(), level);
+        }
+        assert_eq!(Level::choose(None).unwrap(), Level::available()[0]);
+        let error = Level::choose(Some("sse9")).unwrap_err();
+        assert!(error.why.contains("sse9") && error.hint.unwrap().contains("scalar"));
+    }
+
+    kernel! {
+        fn lanes(s, x: &[f32], y: &mut [f32]) -> (f32, f32) {
+            let n = x.len().min(S::LANES);
+            let v = s.load_part(&x[..n]);
+            let doubled = s.mul_add(v, s.splat(2.0), s.where_positive(v, s.splat(1.0), s.pow2(s.splat(3.0))));
+            s.store_part(doubled, &mut y[..n]);
+            (s.sum(v), s.largest(v))
+        }
+    }
+
+    #[test]
+    fn each_level_loads_parts_and_computes_lane_by_lane() {
+        for level in Level::available() {
+            let (x, mut y) = ([3.0, -1.0, 2.0], [9.0; 5]);
+            assert_eq!(lanes(level, &x, &mut y), (4.0, 3.0), "{level:?}");
+            assert_eq!(y, [7.0, 6.0, 5.0, 9.0, 9.0], "{level:?}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The CPU engine against the tape, over random configurations, and against itself with other numbers of threads.
+
+use exp::{
+    base::rng,
+    engine::{Batch, Engine, Part, Place, Update, cpu::Cpu, tape::Tape},
+    kernels::Level,
+    model::Layout,
+    spec::RunConfig,
+};
+use proptest::prelude::*;
+
+/// Configurations around every switch, small enough for the tape.
+fn configs() -> impl Strategy<Value = (RunConfig, usize)> {
+    let shape = (1usize..=3, 1usize..=3, 1usize..=3, 1usize..=20, 1usize..=40, 1usize..=90);
+    let train = (1usize..=7, 1usize..=2, prop_oneof![Just(0.0), 0.05..0.6f64], 0.0..2.0f64, 0u64..1000);
+    (shape, train, any::<bool>(), any::<bool>(), 2usize..=150).prop_map(|(shape, train, bias, tied, vocab)| {
+        let (layers, kv_heads, group, width, context, d_ff) = shape;
+        let (batch, grad_accum, dropout, grad_clip, seed) = train;
+        let mut c = RunConfig::default();
+        let m = &mut c.model;
+        (m.layers, m.heads, m.kv_heads, m.d_model) = (layers, kv_heads * group, kv_heads, kv_heads * group * width);
+        (m.context, m.d_ff, m.bias, m.tie_embeddings, m.dropout) = (context, d_ff, bias, tied, dropout);
+        let t = &mut c.train;
+        (t.batch, t.grad_accum, t.grad_clip, t.seed) = (batch, grad_accum, grad_clip, seed);
+        (c, vocab)
+    })
+}
+
+/// Random windows.
+fn batch(seed: u64, sequences: usize, context: usize, vocab: usize) -> Batch {
+    let mut rng = rng::stream(seed, "engines");
+    let mut batch = Batch::zeros(sequences, context);
+    batch.x.iter_mut().chain(&mut batch.y).for_each(|t| *t = rng::below(&mut rng, vocab as u64) as u32);
+    batch
+}
+
+/// Weights that make every part of the network matter: larger than the initial ones, norms and biases included.
+fn weights(layout: &Layout, seed: u64) -> Vec<f32> {
+    let mut w = vec![0.0; layout.len()];
+    rng::fill_normal(&mut rng::stream(seed, "weights"), 0.3, &mut w);
+    for p in layout.params().iter().filter(|p| p.name.contains("ln_") && p.name.ends_with("weight")) {
+        w[p.range()].iter_mut().for_each(|w| *w += 1.0);
+    }
+    w
+}
+
+fn norm(x: &[f32]) -> f64 {
+    x.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt()
+}
+
+/// ‖a - b‖ is at most `share` of ‖b‖ and some rounding of what was summed.
+fn assert_close(what: &str, a: &[f32], b: &[f32], share: f64, floor: f64) {
+    let difference: Vec<f32> = a.iter().zip(b).map(|(a, b)| a - b).collect();
+    let (off, of) = (norm(&difference), norm(b));
+    assert!(off <= share * of + floor, "{what}: off by {off:e} of {of:e}");
+}
+
+fn accumulate(engine: &mut dyn Engine, c: &RunConfig, vocab: usize, step: u64) -> f64 {
+    (0..c.train.grad_accum as u32)
+        .map(|micro| {
+            let batch = batch(step * 10 + u64::from(micro), c.train.batch, c.model.context, vocab);
+            engine.accumulate(&batch, Place { step, micro }, c.train.grad_accum).unwrap()
+        })
+        .sum()
+}
+
+fn compare(c: &RunConfig, vocab: usize, level: Level) {
+    let mut tape = Tape::new(c, vocab, "cpu").unwrap();
+    let mut cpu = Cpu::at_level(c, vocab, 2, level).unwrap();
+    assert_eq!(cpu.read(Part::Params).unwrap(), tape.read(Part::Params).unwrap(), "initial weights");
+    let w = weights(tape.layout(), c.train.seed);
+    tape.write(Part::Params, &w).unwrap();
+    cpu.write(Part::Params, &w).unwrap();
+
+    let (want, got) = (accumulate(&mut tape, c, vocab, 1), accumulate(&mut cpu, c, vocab, 1));
+    assert!((got / want - 1.0).abs() < 1e-5, "loss {got} {want}");
+    let (want, got) = (tape.read(Part::Grads).unwrap(), cpu.read(Part::Grads).unwrap());
+    let floor = 1e-7 * norm(&want); // a gradient that is 0 in theory, as that of the key bias, is rounding in both
+    for p in cpu.layout().params() {
+        assert_close(&p.name, &got[p.range()], &want[p.range()], 1e-4, floor);
+    }
+
+    // From the same gradient, so that Adam does not magnify the rounding of what is nearly 0.
+    cpu.write(Part::Grads, &want).unwrap();
+    let update = Update { step: 1, lr: 1e-2 };
+    let (a, b) = (tape.update(&c.train, update).unwrap(), cpu.update(&c.train, update).unwrap());
+    assert!((b / a - 1.0).abs() < 1e-5, "gradient norm {b} {a}");
+    for part in [Part::Params, Part::Moment1, Part::Moment2] {
+        let (want, got) = (tape.read(part).unwrap(), cpu.read(part).unwrap());
+        assert_close(&format!("{part:?} after the update"), &got, &want, 1e-4, 1e-12);
+    }
+    assert!(cpu.read(Part::Grads).unwrap().iter().all(|&g| g == 0.0), "an update clears the gradient");
+
+    let b = batch(99, 1 + c.train.batch * 3, c.model.context.div_ceil(2), vocab);
+    let (want, got) = (tape.loss(&b).unwrap(), cpu.loss(&b).unwrap());
+    assert!((got / want - 1.0).abs() < 1e-5, "evaluation {got} {want}");
+    let (want, got) = (tape.logits(&b.x, b.batch).unwrap(), cpu.logits(&b.x, b.batch).unwrap());
+    assert_close("logits", &got, &want, 1e-4, 0.0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn both_engines_agree((config, vocab) in configs()) {
+        Level::available().into_iter().for_each(|level| compare(&config, vocab, level));
+    }
+
+    #[test]
+    fn the_number_of_threads_changes_no_bit((config, vocab) in configs()) {
+        for level in Level::available() {
+            let states: Vec<_> = [1, 2, 3].map(|threads| train(&config, vocab, threads, level)).to_vec();
+            prop_assert!(states.iter().all(|s| *s == states[0]), "{level:?}");
+        }
+    }
+}
+
+/// Everything that three steps, an evaluation and sampling leave.
+fn train(c: &RunConfig, vocab: usize, threads: usize, level: Level) -> (Vec<f64>, [Vec<f32>; 4]) {
+    let mut cpu = Cpu::at_level(c, vocab, threads, level).unwrap();
+    let mut numbers = Vec::new();
+    for step in 1..=3 {
+        numbers.push(accumulate(&mut cpu, c, vocab, step));
+        numbers.push(cpu.update(&c.train, Update { step, lr: 1e-3 }).unwrap());
+    }
+    accumulate(&mut cpu, c, vocab, 4);
+    let b = batch(99, 5, c.model.context, vocab);
+    numbers.push(cpu.loss(&b).unwrap());
+    let logits = cpu.logits(&b.x, 5).unwrap();
+    let [p, m, v] = [Part::Params, Part::Moment1, Part::Moment2].map(|part| cpu.read(part).unwrap());
+    (numbers, [[p, cpu.read(Part::Grads).unwrap()].concat(), m, v, logits])
+}
+
+/// More parameters than a small model has: one part, threads that share each operation, weights packed as they are used.
+#[test]
+fn a_large_model_agrees_and_does_not_depend_on_threads() {
+    let mut c = RunConfig::default();
+    let m = &mut c.model;
+    (m.layers, m.heads, m.kv_heads, m.d_model, m.context, m.d_ff) = (2, 6, 2, 96, 40, 400);
+    (m.dropout, c.train.batch, c.train.grad_accum) = (0.1, 3, 2);
+    let vocab = 50_257;
+    compare(&c, vocab, Level::available()[0]);
+    let states = [1, 2, 3].map(|threads| train(&c, vocab, threads, Level::available()[0]));
+    assert!(states.iter().all(|s| *s == states[0]));
+}
