@@ -1,4 +1,4 @@
-//! From a figure to the bytes of a PNG: drawn by plotters at three times the size, reduced by averaging, encoded. The
+//! From a figure to the bytes of a PNG: drawn by plotters at a multiple of the size, reduced by averaging, encoded. The
 //! same figure gives the same bytes.
 
 use std::fmt::Display;
@@ -17,8 +17,11 @@ use super::{
 };
 use crate::base::{Context, Exit, Result};
 
-/// Pixels drawn for each pixel of the picture, each way: plotters' strokes and small text are rough at its own size.
-const FINER: usize = 3;
+/// Pixels drawn for each pixel of the picture, each way, since plotters' strokes are rough at the picture's own size;
+/// fewer where a picture is so high that this would take hundreds of megabytes.
+fn finer(height: usize) -> usize {
+    if height <= 2400 { 3 } else { 2 }
+}
 
 const STRONG: f64 = 3.0;
 const FAINT: f64 = 1.2;
@@ -31,36 +34,37 @@ const MARKER_SPACING: f64 = 26.0;
 pub fn png(figure: &Figure) -> Result<Vec<u8>> {
     let plan = layout(figure);
     let (width, height) = (plan.size.0 as usize, plan.size.1 as usize);
-    let fine = (width * FINER, height * FINER);
+    let finer = finer(height);
+    let fine = (width * finer, height * finer);
     let mut canvas = vec![0xffu8; 3 * fine.0 * fine.1];
     {
         let area = BitMapBackend::with_buffer(&mut canvas, (fine.0 as u32, fine.1 as u32)).into_drawing_area();
-        failing(paint(&Pen::new(&area, FINER as f64), &plan), figure)?;
+        failing(paint(&Pen::new(&area, finer as f64), &plan), figure)?;
         failing(area.present(), figure)?;
     }
-    failing(encode(&reduce(&canvas, fine.0), width as u32, height as u32), figure)
+    failing(encode(&reduce(&canvas, fine.0, finer), width as u32, height as u32), figure)
 }
 
 fn failing<T, E: Display>(result: std::result::Result<T, E>, figure: &Figure) -> Result<T> {
     result.doing(Exit::Unexpected, || format!("drawing the picture \"{}\"", figure.title))
 }
 
-/// Averages squares of [`FINER`] × [`FINER`] pixels. `width`: of a row of `canvas`, in pixels.
-fn reduce(canvas: &[u8], width: usize) -> Vec<u8> {
-    const AREA: u32 = (FINER * FINER) as u32;
+/// Averages squares of `finer` × `finer` pixels. `width`: of a row of `canvas`, in pixels.
+fn reduce(canvas: &[u8], width: usize, finer: usize) -> Vec<u8> {
+    let area = (finer * finer) as u32;
     let row = 3 * width;
-    let mut out = Vec::with_capacity(canvas.len() / (FINER * FINER));
-    let mut sums = vec![0u32; row / FINER];
-    for block in canvas.chunks_exact(FINER * row) {
+    let mut out = Vec::with_capacity(canvas.len() / (finer * finer));
+    let mut sums = vec![0u32; row / finer];
+    for block in canvas.chunks_exact(finer * row) {
         sums.fill(0);
         for line in block.chunks_exact(row) {
-            for (pixel, sum) in line.chunks_exact(3 * FINER).zip(sums.chunks_exact_mut(3)) {
+            for (pixel, sum) in line.chunks_exact(3 * finer).zip(sums.chunks_exact_mut(3)) {
                 for rgb in pixel.chunks_exact(3) {
                     sum.iter_mut().zip(rgb).for_each(|(s, &c)| *s += u32::from(c));
                 }
             }
         }
-        out.extend(sums.iter().map(|s| ((s + AREA / 2) / AREA) as u8));
+        out.extend(sums.iter().map(|s| ((s + area / 2) / area) as u8));
     }
     out
 }
@@ -121,31 +125,41 @@ fn inside(placed: &Placed, (x, y): Spot) -> bool {
 }
 
 fn band<DB: DrawingBackend>(pen: &Pen<DB>, placed: &Placed, series: &Series) -> Drawn<DB> {
-    let (_, top, _, bottom) = placed.field;
-    let at = |x: f64, y: f64| {
-        let (x, y) = spot(placed, (x, y));
-        (x, y.clamp(top, bottom))
-    };
     let finite = |b: &(f64, f64, f64)| b.1.is_finite() && b.2.is_finite();
     for part in series.band.chunk_by(|a, b| finite(a) && finite(b)).filter(|part| part.len() > 1) {
-        let upper = part.iter().map(|b| at(b.0, b.2));
-        let lower = part.iter().rev().map(|b| at(b.0, b.1));
-        pen.polygon(&upper.chain(lower).collect::<Vec<_>>(), palette::color(series.ink).mix(0.16))?;
+        let upper = part.iter().map(|b| spot(placed, (b.0, b.2)));
+        let lower = part.iter().rev().map(|b| spot(placed, (b.0, b.1)));
+        let area = clip_area(&upper.chain(lower).collect::<Vec<_>>(), placed.field);
+        if !area.is_empty() {
+            pen.polygon(&area, palette::color(series.ink).mix(0.16))?;
+        }
     }
     Ok(())
 }
 
-fn whiskers<DB: DrawingBackend>(pen: &Pen<DB>, placed: &Placed, series: &Series) -> Drawn<DB> {
-    const HALF: f64 = 9.0;
-    let color = palette::color(series.ink);
-    for &(x, lo, hi) in series.band.iter().filter(|b| b.2 > b.1) {
-        let (low, high) = (spot(placed, (x, lo)), spot(placed, (x, hi)));
-        pen.stroke(low, high, 2.0, color)?;
-        for end in [low, high] {
-            pen.stroke((end.0 - HALF, end.1), (end.0 + HALF, end.1), 2.0, color)?;
+/// The part of an area that lies between the top and the bottom of the field (Sutherland and Hodgman, 1974).
+fn clip_area(corners: &[Spot], (_, top, _, bottom): (f64, f64, f64, f64)) -> Vec<Spot> {
+    let mut area = corners.to_vec();
+    for (edge, sign) in [(top, 1.0), (bottom, -1.0)] {
+        let depth = |s: Spot| (s.1 - edge) * sign; // positive inside
+        let mut kept = Vec::with_capacity(area.len() + 2);
+        for (i, &b) in area.iter().enumerate() {
+            let a = area[(i + area.len() - 1) % area.len()];
+            if (depth(a) > 0.0) != (depth(b) > 0.0) {
+                kept.push((a.0 + (b.0 - a.0) * depth(a) / (depth(a) - depth(b)), edge));
+            }
+            if depth(b) > 0.0 {
+                kept.push(b);
+            }
         }
+        area = kept;
     }
-    Ok(())
+    area
+}
+
+fn whiskers<DB: DrawingBackend>(pen: &Pen<DB>, placed: &Placed, series: &Series) -> Drawn<DB> {
+    let strokes = series.band.iter().map(|&(x, lo, hi)| (spot(placed, (x, lo)), spot(placed, (x, hi))));
+    strokes.filter(|(lo, hi)| hi.1 < lo.1).try_for_each(|(lo, hi)| pen.stroke(lo, hi, 2.4, palette::color(series.ink)))
 }
 
 fn dots<DB: DrawingBackend>(pen: &Pen<DB>, placed: &Placed, series: &Series) -> Drawn<DB> {

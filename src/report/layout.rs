@@ -85,12 +85,12 @@ pub fn layout(figure: &Figure) -> Layout<'_> {
     let columns = figure.rows.iter().map(Vec::len).max().unwrap_or(1).max(1);
     let column = (WIDTH - 2.0 * MARGIN - GUTTER * (columns - 1) as f64) / columns as f64;
     let steps = if figure.rows.len() > 1 { 5 } else { 7 };
-    let left_room = panels.iter().map(|p| y_room(p, steps)).fold(0.0, f64::max);
     let rest = (LEADING * NOTE) * figure.notes.len() as f64 + 2.0 * MARGIN;
     let height = field_height(figure.rows.len(), columns, top + rest);
+    let left_room = panels.iter().map(|p| y_room(p, steps, height)).fold(0.0, f64::max);
 
     for row in &figure.rows {
-        let row_legend = !one_legend && alike(&row.iter().collect::<Vec<_>>());
+        let row_legend = !one_legend && row.len() == columns && alike(&row.iter().collect::<Vec<_>>());
         if row_legend && let Some(panel) = row.first() {
             top += out.legend(&entries(panel), (MARGIN, top), WIDTH - 2.0 * MARGIN);
         }
@@ -126,9 +126,10 @@ fn field_height(rows: usize, columns: usize, used: f64) -> f64 {
     let (whole, least) = match (rows, columns) {
         (1, 1) => (1000.0, 560.0),
         (1, _) => (900.0, 480.0),
-        (_, _) => (1000.0, 360.0),
+        (..=4, _) => (1000.0, 360.0),
+        (_, _) => (1000.0, 310.0),
     };
-    let feet = 2.2 * LABEL + LEADING * TICK + ROW_GAP + 40.0;
+    let feet = 1.3 * LABEL + LEADING * TICK + ROW_GAP + 20.0;
     ((whole - used) / rows as f64 - feet).max(least)
 }
 
@@ -179,11 +180,22 @@ fn ticks(axis: &Axis, range: (f64, f64), count: usize) -> Vec<(f64, String)> {
     axis.ticks.iter().map(|&v| (v, numbers::number(v))).collect()
 }
 
+/// The lines of a vertical axis's label along a field of this height: its unit rather stays in one piece.
+fn y_label(panel: &Panel, height: f64) -> Vec<String> {
+    let label = &panel.y.label;
+    match label.split_once(" (") {
+        Some((name, unit)) if width(label, LABEL, Weight::Regular) > height => {
+            vec![name.to_owned(), format!("({unit}")]
+        }
+        _ => wrap(label, LABEL, Weight::Regular, height),
+    }
+}
+
 /// The room left of the field for the vertical axis's label and tick labels.
-fn y_room(panel: &Panel, steps: usize) -> f64 {
+fn y_room(panel: &Panel, steps: usize, height: f64) -> f64 {
     let labels = ticks(&panel.y, y_range(panel), steps);
     let widest = labels.iter().map(|t| width(&t.1, TICK, Weight::Regular)).fold(0.0, f64::max);
-    LABEL * 1.5 + widest + TICK_LENGTH + 8.0
+    LABEL * (0.2 + 1.3 * y_label(panel, height).len() as f64) + widest + TICK_LENGTH + 8.0
 }
 
 impl<'a> Layout<'a> {
@@ -235,7 +247,7 @@ impl<'a> Layout<'a> {
             self.label(&text, spot, Align::Start, LEGEND, palette::TEXT);
             x += wide + GAP;
         }
-        if entries.is_empty() { 0.0 } else { y + LINE - top + 4.0 }
+        if entries.is_empty() { 0.0 } else { y + LINE - top + 10.0 }
     }
 
     /// A panel with its axes; answers the height that ticks and label take below the field. `edge`: the left end of
@@ -252,9 +264,10 @@ impl<'a> Layout<'a> {
             let spot = (left - TICK_LENGTH - 6.0, y.at(*value) + TICK * CAPITALS / 2.0);
             self.label(text, spot, Align::End, TICK, palette::TEXT);
         }
-        let (room, middle) = (bottom - top, (top + bottom) / 2.0);
-        let words = fit(&panel.y.label, LABEL, room + 60.0);
-        self.label(&words, (edge + LABEL, middle), Align::Middle, LABEL, palette::TEXT).upward = true;
+        for (i, line) in y_label(panel, bottom - top).iter().enumerate() {
+            let spot = (edge + LABEL * (1.0 + 1.3 * i as f64), (top + bottom) / 2.0);
+            self.label(line, spot, Align::Middle, LABEL, palette::TEXT).upward = true;
+        }
 
         let (x_marks, used) = self.x_ticks(panel, x_range, &x, field);
         let words = fit(&panel.x.label, LABEL, right - left);

@@ -26,9 +26,10 @@ pub fn extent(values: &[f64]) -> (f64, f64) {
     values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(lo, hi), &v| (lo.min(v), hi.max(v)))
 }
 
-/// A setting's value: `8`, `3e-4`, `12,000`, `nan`.
+/// A setting's value, to six digits: `8`, `3e-4`, `12,000`, `nan`.
 pub fn number(x: f64) -> String {
-    let size = x.abs();
+    let x = format!("{x:.5e}").parse().unwrap_or(x);
+    let size = f64::abs(x);
     match crate::base::num::word(x) {
         Some(word) => word.to_owned(),
         None if size != 0.0 && (size < 0.01 || size >= 1e9) => format!("{x:e}"),
@@ -107,7 +108,8 @@ mod tests {
 
     #[test]
     fn numbers_read_as_the_field_writes_them() {
-        let cases = [(8.0, "8"), (3e-4, "3e-4"), (0.1, "0.1"), (0.01, "0.01"), (0.0015, "1.5e-3"), (0.0, "0")];
+        let cases =
+            [(8.0, "8"), (3e-4, "3e-4"), (0.1, "0.1"), (0.01, "0.01"), (0.00112883791, "1.12884e-3"), (0.0, "0")];
         for (x, text) in cases.into_iter().chain([(12000.0, "12,000"), (1000.0, "1000"), (f64::NAN, "nan")]) {
             assert_eq!(number(x), text);
         }

