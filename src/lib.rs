@@ -4,8 +4,8 @@
 //!
 //! # Who may use whom
 //!
-//! Everyone may use `base`, `event` and `spec::config`. Beyond them a module uses only what its line names; the test
-//! `tests/architecture.rs` reads this drawing and every `use crate::` line, and fails where they differ.
+//! Everyone may use `base`, `event`, `spec::config` and `spec::identity`. Beyond them a module uses only what its line
+//! names; the test `tests/architecture.rs` reads this drawing and every `use crate::` line, and fails where they differ.
 //!
 //! ```text
 //! cli    ► ui, report, sched, exec, spec, store     one file per command, thin

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// What everybody may use.
-const COMMON: [&str; 3] = ["base", "event", "spec::config"];
+const COMMON: [&str; 4] = ["base", "event", "spec::config", "spec::identity"];
 
 #[test]
 fn modules_use_only_what_the_drawing_names() {

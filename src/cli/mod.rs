@@ -19,7 +19,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Parser, Subcommand};
 
 use crate::{
-    base::{Exit, Result, folders::Root},
+    base::{Error, Exit, Result, folders::Root},
     store::Store,
     ui,
 };
@@ -94,9 +94,14 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
     }
 }
 
-/// The index brought up to date with the folders; `None` where nothing was ever run under this root.
+/// The index brought up to date with the folders, and made again where it is gone; `None` where nothing was ever run
+/// under this root.
 fn current_store(root: &Root) -> Result<Option<Store>> {
-    let Some(mut store) = Store::open_existing(root)? else { return Ok(None) };
+    let mut store = match Store::open_existing(root)? {
+        Some(store) => store,
+        None if root.experiments().exists() => Store::open(root)?,
+        None => return Ok(None),
+    };
     store.sync()?;
     Ok(Some(store))
 }
@@ -104,7 +109,7 @@ fn current_store(root: &Root) -> Result<Option<Store>> {
 /// The index brought up to date, for commands that need something to be there.
 fn needed_store(root: &Root) -> Result<Store> {
     current_store(root)?.ok_or_else(|| {
-        crate::base::Error::new(
+        Error::new(
             Exit::Usage,
             format!("looking into {}", root.runs().display()),
             "nothing was run under this root yet",
