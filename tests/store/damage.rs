@@ -59,16 +59,16 @@ fn a_journal_that_ends_in_half_a_line_goes_on() {
 #[test]
 fn one_bad_folder_stops_no_other() {
     let (home, mut store, ids) = Home::with_runs(3);
+    let whole = fs::read(home.root.run(&ids[0]).config()).unwrap();
     fs::write(home.root.run(&ids[0]).config(), "{").unwrap();
+    store.sync().unwrap();
+    assert_eq!(store.runs(None).unwrap().len(), 3, "what was taken in stays");
+    drop(store);
     let stranger = Root::new(home.root.path()).runs().join("0123456789abcdef");
     fs::create_dir_all(&stranger).unwrap();
     fs::copy(home.root.run(&ids[1]).config(), stranger.join("config.json")).unwrap();
     fs::create_dir_all(home.root.runs().join("fedcba9876543210")).unwrap(); // made, not filled yet
-    let mut store = {
-        drop(store.sync());
-        drop(store);
-        Store::rebuild(&home.root).unwrap()
-    };
+    let mut store = Store::rebuild(&home.root).unwrap();
     assert_eq!(store.runs(None).unwrap().len(), 2);
     let damage = store.damage().unwrap();
     assert_eq!(damage.len(), 2, "{damage:?}");
@@ -76,8 +76,7 @@ fn one_bad_folder_stops_no_other() {
         damage.iter().any(|d| d.file == "runs/0123456789abcdef/config.json" && d.why.contains("belongs elsewhere"))
     );
 
-    let text = serde_json::to_vec(&frozen(0)).unwrap();
-    fs::write(home.root.run(&ids[0]).config(), text).unwrap();
+    fs::write(home.root.run(&ids[0]).config(), whole).unwrap();
     fs::remove_dir_all(&stranger).unwrap();
     store.sync().unwrap();
     assert_eq!((store.runs(None).unwrap().len(), store.damage().unwrap()), (3, vec![]));
@@ -99,6 +98,20 @@ fn a_file_that_lost_its_end_is_read_again() {
     fs::remove_dir_all(home.root.run(&ids[0]).attempt(1)).unwrap();
     store.ingest(&ids[0]).unwrap();
     assert_eq!(store.run(&ids[0]).unwrap().unwrap().state, RunState::Queued);
+}
+
+#[test]
+fn a_file_that_could_not_be_read_is_read_when_it_can() {
+    let (home, mut store, ids) = Home::with_runs(1);
+    let events = home.root.run(&ids[0]).events(1);
+    fs::create_dir_all(&events).unwrap();
+    store.sync().unwrap();
+    store.sync().unwrap();
+    assert_eq!(store.damage().unwrap().len(), 1);
+    fs::remove_dir(&events).unwrap();
+    home.append(&ids[0], 1, &[started(1), ready(0), step(1, 1.0)]);
+    store.sync().unwrap();
+    assert_eq!((store.damage().unwrap(), store.run(&ids[0]).unwrap().unwrap().step), (vec![], 1));
 }
 
 #[test]
