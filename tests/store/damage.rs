@@ -205,6 +205,25 @@ fn an_index_cut_short_is_an_error_with_a_hint() {
     assert_eq!(Store::rebuild(&home.root).unwrap().runs(None).unwrap().len(), 200);
 }
 
+/// `version-1.sql` is what the first released index held; it stays as it is for ever.
+#[test]
+fn an_index_of_version_1_opens_and_says_what_it_said() {
+    let home = Home::new();
+    fs::create_dir_all(home.root.runs()).unwrap();
+    Connection::open(home.root.database()).unwrap().execute_batch(include_str!("version-1.sql")).unwrap();
+    let mut store = Store::open(&home.root).unwrap();
+    store.sync().unwrap();
+    let rows = store.runs(Some("sweep")).unwrap();
+    let states: Vec<_> = rows.iter().map(|row| row.state.clone()).collect();
+    assert_eq!(states, [RunState::Done, RunState::Failed { why: "killed by signal 9".into() }]);
+    assert_eq!((rows[0].step, rows[0].best, rows[0].tokens_per_second), (3, Some((3, 3.25)), Some(1003.0)));
+    let losses = store.curve(&rows[0].id, "train/loss").unwrap();
+    assert_eq!(losses.iter().map(|p| (p.step, p.attempt)).collect::<Vec<_>>(), [(1, 1), (2, 1), (3, 2)]);
+    assert!(losses[1].value.is_nan());
+    assert_eq!(store.attempts(&rows[0].id).unwrap()[1].warnings[0], "it's slow");
+    assert_eq!(store.artifacts(&rows[0].id).unwrap().len(), 2);
+}
+
 #[test]
 fn a_newer_index_is_refused_with_both_versions() {
     let (home, store, _) = Home::with_runs(1);
