@@ -1,11 +1,7 @@
 //! Takes in what the folder of one run has new: its config once, then its attempts' events and its journal from where
 //! they were read up to.
 
-use std::{
-    collections::HashMap,
-    path::Path,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, Params, Transaction, named_params, types::Value};
 
@@ -18,9 +14,7 @@ use super::{
 };
 use crate::{
     base::{
-        Result, RunId,
-        clock::Millis,
-        files,
+        Result, RunId, clock, files,
         folders::{Root, RunFolder},
     },
     event::Note,
@@ -158,7 +152,7 @@ fn insert_run(index: &Transaction, root: &Root, folder: &RunFolder, frozen: &Fro
     index.prepare_cached("INSERT INTO runs (id, created, config) VALUES (:id, :created, :config)")?.execute(
         named_params! {
             ":id": frozen.id.to_string(),
-            ":created": modified(&folder.config()),
+            ":created": clock::modified(&folder.config()),
             ":config": json(&frozen.config)?,
         },
     )?;
@@ -169,12 +163,6 @@ fn insert_run(index: &Transaction, root: &Root, folder: &RunFolder, frozen: &Fro
         insert.execute(named_params! { ":run": run, ":path": path, ":value": column(&value) })?;
     }
     Ok(run)
-}
-
-/// When a file was last written, in ms since the Unix epoch.
-fn modified(path: &Path) -> Millis {
-    let time = path.metadata().and_then(|m| m.modified()).unwrap_or(SystemTime::now());
-    time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as Millis)
 }
 
 /// A leaf as a column.
@@ -209,7 +197,8 @@ fn summarize(index: &Transaction, run: i64) -> rusqlite::Result<()> {
              attempts      = (SELECT count(*)     FROM attempts WHERE run = :run),
              last_attempt  = (SELECT max(attempt) FROM attempts WHERE run = :run),
              ready_attempt = (SELECT max(attempt) FROM attempts WHERE run = :run AND ready IS NOT NULL),
-             step          = coalesce((SELECT max(step) FROM points WHERE run = :run AND name = 'train/loss'), 0),
+             step          = coalesce((SELECT step FROM points WHERE run = :run AND name = 'train/loss'
+                                       ORDER BY step DESC LIMIT 1), 0),
              last_val_loss = (SELECT value FROM points WHERE run = :run AND name = 'val/loss'
                               ORDER BY step DESC LIMIT 1),
              (best_step, best_val_loss) = (SELECT step, value FROM points WHERE run = :run AND name = 'val/loss'
