@@ -287,7 +287,8 @@ fn the_newest_and_the_best_checkpoints_are_kept() {
 fn a_damaged_checkpoint_is_named_and_the_one_before_it_used() {
     let mut straight = Bench::new(config());
     let want = straight.log(&[]);
-    let damages: [(&str, fn(&Path)); 3] = [
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage); 3] = [
         ("model.safetensors", |path| {
             let mut bytes = fs::read(path).unwrap();
             let middle = bytes.len() / 2;
