@@ -318,6 +318,9 @@ data: {corpus_chars: 20000}
         let folder = "checkpoints/step-5.attempt-1".to_owned();
         let saved = Checkpointed { step: 5, folder, files: vec![file], ..Checkpointed::default() };
         let lab = Lab::new();
+        let place = lab.root.run(&run.frozen.id).path().join(&saved.folder);
+        std::fs::create_dir_all(&place).unwrap();
+        std::fs::write(place.join("model.safetensors"), "w").unwrap();
         lab.attempt(&run, &[started(), Event::Checkpointed(saved)]);
         let child = &lab.plan(&from).unwrap().runs[0].frozen;
         assert_eq!(child.config.run.init_from, Some(run.frozen.id.to_string()));
