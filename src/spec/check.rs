@@ -22,7 +22,7 @@ pub(super) fn conflict(config: &RunConfig) -> Option<Conflict> {
 
 fn heads(c: &RunConfig) -> Option<Conflict> {
     let (heads, width) = (c.model.heads, c.model.d_model);
-    (width % heads != 0).then(|| Conflict {
+    (!width.is_multiple_of(heads)).then(|| Conflict {
         leaves: &["model.heads", "model.d_model"],
         why: format!("`model.heads` must divide `model.d_model`, and {heads} does not divide {width}"),
         hint: Some(divisors("`heads`", heads, width)),
@@ -31,7 +31,7 @@ fn heads(c: &RunConfig) -> Option<Conflict> {
 
 fn kv_heads(c: &RunConfig) -> Option<Conflict> {
     let (kv, heads) = (c.model.kv_heads, c.model.heads);
-    (heads % kv != 0).then(|| Conflict {
+    (!heads.is_multiple_of(kv)).then(|| Conflict {
         leaves: &["model.kv_heads", "model.heads"],
         why: format!("`model.kv_heads` must divide `model.heads`, and {kv} does not divide {heads}"),
         hint: Some(divisors("`kv_heads`", kv, heads)),
@@ -40,8 +40,8 @@ fn kv_heads(c: &RunConfig) -> Option<Conflict> {
 
 /// The divisors of a number that are next to one that is none.
 fn divisors(name: &str, wanted: usize, of: usize) -> String {
-    let below = (1..=wanted.min(of)).rev().find(|n| of % n == 0).unwrap_or(1);
-    match (wanted..=of).find(|n| of % n == 0) {
+    let below = (1..=wanted.min(of)).rev().find(|n| of.is_multiple_of(*n)).unwrap_or(1);
+    match (wanted..=of).find(|n| of.is_multiple_of(*n)) {
         Some(above) => format!("{name} could be {below} or {above}"),
         None => format!("{name} could be {below}"),
     }

@@ -40,7 +40,7 @@ fn what_is_written_does_not_matter_but_what_is_meant() {
     same("steps: 30", "steps: 3e1\ndecay_steps: 30\n");
     same("{}", "checkpoint: {every: 7, keep_last: 1, keep_best: 0}\nrun: {engine: tape, retries: 0, timeout: 5}\n");
     same("experiment: x", "experiment: y");
-    same("dropout: -0.0", "dropout: 0");
+    same("weight_decay: -0.0", "weight_decay: 0");
     other("{}", "min_lr: 2e-4");
     other("{}", "eval.every: 50");
     other("{}", "device: cpu");

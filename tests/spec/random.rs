@@ -20,7 +20,7 @@ fn spelled(kind: &Kind, n: u64, form: usize) -> String {
             let x = (n % 400 + 1) as f64 / 1024.0;
             [format!("{x}"), format!("{x:e}"), format!("{x:E}"), format!("{x:?}")][form % 4].clone()
         }
-        Kind::Bool => (n % 2 == 0).to_string(),
+        Kind::Bool => n.is_multiple_of(2).to_string(),
         Kind::Words(words) => words[n as usize % words.len()].to_string(),
         _ => ["auto", "cpu", "cuda", "cuda:3"][n as usize % 4].to_string(),
     }
