@@ -56,7 +56,8 @@ impl Lab {
         let path = self.folder.path().join(format!("{name}.yaml"));
         std::fs::write(&path, spec).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_exp"));
-        command.arg("run").arg(path).arg("--no-report").arg("--root").arg(self.folder.path()).stderr(Stdio::null());
+        command.arg("run").arg(path).arg("--no-report").arg("--root").arg(self.folder.path());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
         command
     }
 
