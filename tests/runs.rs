@@ -12,12 +12,14 @@ use std::{
 
 use exp::{
     base::{
-        RunId,
+        Exit, RunId,
         files::Lock,
         folders::{Root, RunFolder},
     },
-    event::{Event, RunState},
-    exec::device,
+    event::{Event, Expansion, Observer, Progress, RunState},
+    exec::{Inline, device},
+    sched::{self, Options},
+    spec,
     store::{RunRow, Store},
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -54,7 +56,8 @@ impl Lab {
         let path = self.folder.path().join(format!("{name}.yaml"));
         std::fs::write(&path, spec).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_exp"));
-        command.arg("run").arg(path).arg("--no-report").arg("--root").arg(self.folder.path()).stderr(Stdio::null());
+        command.arg("run").arg(path).arg("--no-report").arg("--root").arg(self.folder.path());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
         command
     }
 
@@ -317,4 +320,41 @@ fn a_run_that_diverges_has_failed_and_the_others_go_on() {
     words.sort_unstable();
     assert_eq!(words, ["done", "failed"]);
     assert!(lab.rows().iter().all(|row| row.attempts == 1), "it would diverge again");
+}
+
+#[test]
+fn an_observer_sees_all_that_a_run_in_this_process_does() {
+    #[derive(Default)]
+    struct Seen {
+        steps: Vec<u64>,
+        others: Vec<String>,
+    }
+    impl Observer for Seen {
+        fn see(&mut self, progress: &Progress) {
+            match progress {
+                Progress::Event { event: Event::Step(step), .. } => self.steps.push(step.step),
+                Progress::Started { attempt, slot, .. } => self.others.push(format!("attempt {attempt} on {slot}")),
+                Progress::Event { event: Event::Finished { outcome, .. }, .. } => {
+                    self.others.push(format!("{outcome:?}"))
+                }
+                Progress::Ended { state, .. } => self.others.push(state.word().into()),
+                _ => {}
+            }
+        }
+    }
+    let lab = Lab::new();
+    let path = lab.folder.path().join("short.yaml");
+    std::fs::write(&path, SPEC.replace("steps: 600", "steps: 20").replace("seeds: 2", "")).unwrap();
+    let mut store = lab.store();
+    let plan = sched::plan(&spec::load(&path, &[]).unwrap(), &lab.root, Some(&store)).unwrap();
+    let frozen = [plan.runs[0].frozen.clone()];
+    let expansion = Expansion { at: 1, axes: plan.axes, members: vec![frozen[0].id], spec: plan.spec };
+    store.register(&plan.experiment, &expansion, &frozen).unwrap();
+    let mut seen = Seen::default();
+    let summary =
+        sched::dispatch_on(&Inline, &plan.runs, &lab.root, &mut store, &Options::default(), &mut seen).unwrap();
+    assert_eq!((summary.exit(), summary.done), (Exit::Done, vec![frozen[0].id]));
+    assert_eq!(seen.steps, (1..=20).collect::<Vec<u64>>());
+    assert_eq!(seen.others, ["attempt 1 on cpu", "Done", "done"]);
+    assert_eq!(store.metrics(&frozen[0].id).unwrap()["train/loss"].len(), 20, "the index has it all by then");
 }

@@ -1,7 +1,10 @@
 //! The devices at hand: their names, what they are, which of them a spec's word means. How they are shared out stands in
-//! [`super::slots`], how fast they multiply in [`super::peak`].
+//! [`super::slots`].
 
-pub use super::peak::peak_flops;
+mod peak;
+
+pub use peak::peak_flops;
+
 use crate::base::{Error, Exit, Result, machine};
 
 /// A device that runs can be trained on.

@@ -8,7 +8,6 @@
 pub mod device;
 mod events;
 mod inline;
-mod peak;
 mod process;
 pub mod slots;
 pub mod worker;

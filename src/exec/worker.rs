@@ -83,13 +83,17 @@ impl Args {
 /// it was interrupted, 75 when another worker holds or held the run, and 101 after a panic.
 pub fn main(args: &Args) -> Exit {
     end_at_a_panic();
-    alone(args).unwrap_or_else(|error| {
+    let mut screen = Screen::default();
+    alone(args, &mut screen).unwrap_or_else(|error| {
+        // There may be no log yet, or no room for the last event: the scheduler hears of it all the same.
         say(&error.to_string());
+        let outcome = Outcome::Failed { why: with_hint(&error), retry: false };
+        screen.show(&Event::Finished { at: clock::now(), outcome });
         error.exit
     })
 }
 
-fn alone(args: &Args) -> Result<Exit> {
+fn alone(args: &Args, screen: &mut Screen) -> Result<Exit> {
     let stop = Stop::default();
     listen(&stop)?;
     limit_threads(args.threads)?;
@@ -97,7 +101,6 @@ fn alone(args: &Args) -> Result<Exit> {
     let log = File::options().create(true).append(true).open(claim.folder.log(args.attempt));
     let turned = log.and_then(|log| Ok(rustix::stdio::dup2_stderr(log)?));
     turned.doing(Exit::Store, || claim.doing("opening the log of"))?;
-    let mut screen = Screen::default();
     claim.train(args, &stop, &mut |event| screen.show(event))
 }
 
@@ -124,6 +127,8 @@ impl Claim {
         if folder.attempts().last().is_some_and(|&last| last >= args.attempt) {
             return Ok(None);
         }
+        // For people who ask since when, and by whom; nothing depends on it.
+        let _ = lock.note(&format!("process {} on {}\n", process::id(), host()));
         let frozen: FrozenRun = files::read_json(&folder.config())?;
         let claim = Self { folder, frozen, _lock: lock };
         let make = || {

@@ -7,7 +7,7 @@ pub mod queue;
 mod signals;
 
 pub use dispatch::{Options, dispatch, dispatch_on};
-pub use plan::{Plan, PlannedRun, Reason, plan};
+pub use plan::{Plan, PlannedRun, Reason, plan, planned};
 
 use crate::base::{Exit, RunId};
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    base::{Error, Exit, Result, RunId, folders::Root},
+    base::{Error, Exit, Result, RunId, files, folders::Root},
     cost::Cost,
     data::{self, CorpusInfo},
     event::RunState,
@@ -16,7 +16,7 @@ use crate::{
         RunConfig, Sweep,
         identity::{self, FORMAT, FrozenRun},
     },
-    store::Store,
+    store::{RunRow, Store},
 };
 
 /// Why a run is to be done, or is not.
@@ -97,6 +97,36 @@ pub fn plan(sweep: &Sweep, root: &Root, store: Option<&Store>) -> Result<Plan> {
     })
 }
 
+/// A stored run, planned as it was frozen: what `exp resume` continues, whatever became of its spec.
+///
+/// # Errors
+///
+/// [`Exit::Spec`] where its device is not at hand, or its corpus is no longer the text that it was begun with.
+pub fn planned(root: &Root, store: &Store, row: &RunRow) -> Result<PlannedRun> {
+    let frozen: FrozenRun = files::read_json(&root.run(&row.id).config())?;
+    device::resolve(&frozen.config.run.device)?;
+    let corpus = data::prepare(&frozen.config.data, &root.cache())?;
+    if corpus.hash != frozen.corpus_hash {
+        let doing = format!("resuming the run {}", row.id.short());
+        return Err(Error::new(Exit::Spec, doing, format!("{} is no longer the text that it was begun with", corpus.name))
+            .hint("put the old text back; `exp run` of its spec begins a new run on the new one"));
+    }
+    let cost = Cost::of(&frozen.config, corpus.vocab_size);
+    Ok(PlannedRun { reason: reason(Some(store), &row.id)?, cost, corpus, frozen })
+}
+
+/// What became of the run before, as far as `store` knows.
+fn reason(store: Option<&Store>, id: &RunId) -> Result<Reason> {
+    let row = store.map_or(Ok(None), |store| store.run(id))?;
+    Ok(match row.map(|row| row.state) {
+        None | Some(RunState::Queued | RunState::Skipped { .. }) => Reason::New,
+        Some(RunState::Failed { why }) => Reason::FailedBefore { why },
+        Some(RunState::Interrupted { step }) => Reason::Interrupted { step },
+        Some(RunState::Running { .. }) => Reason::Elsewhere,
+        Some(RunState::Done) => Reason::Done,
+    })
+}
+
 /// Checks points one by one, each device and each corpus once.
 struct Planner<'a> {
     sweep: &'a Sweep,
@@ -118,7 +148,7 @@ impl Planner<'_> {
         let frozen =
             FrozenRun { format: FORMAT, id, corpus_hash: corpus.hash.clone(), vocab_size: corpus.vocab_size, config };
         let cost = Cost::of(&frozen.config, corpus.vocab_size);
-        Ok(PlannedRun { reason: self.reason(&id)?, cost, corpus, frozen })
+        Ok(PlannedRun { reason: reason(self.store, &id)?, cost, corpus, frozen })
     }
 
     /// What the config's device means here. An index stays only where the spec names one, so that any device of the kind
@@ -169,17 +199,6 @@ impl Planner<'_> {
             return Err(self.error(point, leaf, why, Some("train it first")));
         }
         Ok(found.id)
-    }
-
-    fn reason(&self, id: &RunId) -> Result<Reason> {
-        let row = self.store.map_or(Ok(None), |store| store.run(id))?;
-        Ok(match row.map(|row| row.state) {
-            None | Some(RunState::Queued | RunState::Skipped { .. }) => Reason::New,
-            Some(RunState::Failed { why }) => Reason::FailedBefore { why },
-            Some(RunState::Interrupted { step }) => Reason::Interrupted { step },
-            Some(RunState::Running { .. }) => Reason::Elsewhere,
-            Some(RunState::Done) => Reason::Done,
-        })
     }
 
     fn error(&self, point: usize, leaf: &str, why: impl Display, hint: Option<&str>) -> Error {
@@ -318,6 +337,9 @@ data: {corpus_chars: 20000}
         let folder = "checkpoints/step-5.attempt-1".to_owned();
         let saved = Checkpointed { step: 5, folder, files: vec![file], ..Checkpointed::default() };
         let lab = Lab::new();
+        let place = lab.root.run(&run.frozen.id).path().join(&saved.folder);
+        std::fs::create_dir_all(&place).unwrap();
+        std::fs::write(place.join("model.safetensors"), "w").unwrap();
         lab.attempt(&run, &[started(), Event::Checkpointed(saved)]);
         let child = &lab.plan(&from).unwrap().runs[0].frozen;
         assert_eq!(child.config.run.init_from, Some(run.frozen.id.to_string()));

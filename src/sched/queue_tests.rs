@@ -122,6 +122,15 @@ fn a_device_that_other_sweeps_hold_is_asked_for_again() {
 }
 
 #[test]
+fn threads_that_were_not_granted_go_to_others() {
+    let mut q = queue(3, 4, Some(2));
+    assert_eq!(q.step(seconds(0.0), Input::Tick).len(), 2, "two threads for each of two");
+    q.step(seconds(0.0), Input::Granted { run: id(0), threads: 1 });
+    q.step(seconds(0.0), Input::Granted { run: id(1), threads: 2 });
+    assert_eq!(ends(&mut q, 1.0, 1, done()).0, [(2, 3)]);
+}
+
+#[test]
 fn a_run_that_died_is_started_again_later_and_then_given_up() {
     let mut q = queue(2, 1, None);
     assert_eq!(tell(&mut q, 0.0, Input::Tick).0, [(0, 1)]);

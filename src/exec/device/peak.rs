@@ -8,7 +8,7 @@ use std::{
 use candle_core::{Device, Tensor};
 use serde::{Deserialize, Serialize};
 
-use super::device::kind;
+use super::kind;
 use crate::base::{
     Context, Exit, Result,
     clock::{self, Millis},
@@ -33,7 +33,7 @@ struct Peak {
 /// workers on a host stand still, and their cores idle, while one measures.
 pub fn peak_flops(cache: &Path, device: &str, threads: usize) -> Result<f64> {
     let path = cache.join("peaks.json");
-    let (host, processor) = (super::host(), machine::cpu_model());
+    let (host, processor) = (crate::exec::host(), machine::cpu_model());
     let known = |peaks: &[Peak]| {
         let same = |p: &&Peak| p.host == host && p.processor == processor && p.device == device && p.threads == threads;
         peaks.iter().find(same).map(|p| p.flops)
