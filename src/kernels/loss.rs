@@ -1,7 +1,7 @@
 //! Cross-entropy of logits, and its gradient in their place.
 
 use super::{
-    pointwise::exp,
+    pointwise::exp2,
     simd::{Simd, kernel},
 };
 
@@ -17,10 +17,11 @@ fn largest<S: Simd>(s: S, x: &[f32]) -> f32 {
 #[inline(always)]
 fn sum_of_exp<S: Simd, const KEEP: bool>(s: S, x: &mut [f32], shift: f32) -> f32 {
     let (mut sum, mut rest) = (s.splat(0.0), 0.0);
-    let shift = s.splat(shift);
+    let (shift, log2e) = (s.splat(shift), s.splat(std::f32::consts::LOG2_E));
+    let of = |x| exp2(s, s.mul(s.sub(x, shift), log2e));
     let mut chunks = x.chunks_exact_mut(S::LANES);
     for x in chunks.by_ref() {
-        let e = exp(s, s.sub(s.load(x), shift));
+        let e = of(s.load(x));
         sum = s.add(sum, e);
         if KEEP {
             s.store(e, x);
@@ -28,7 +29,7 @@ fn sum_of_exp<S: Simd, const KEEP: bool>(s: S, x: &mut [f32], shift: f32) -> f32
     }
     let tail = chunks.into_remainder();
     let mut kept = [0.0; 16];
-    let e = exp(s, s.sub(s.load_part(tail), shift));
+    let e = of(s.load_part(tail));
     s.store_part(e, &mut kept[..S::LANES]);
     for (x, e) in tail.iter_mut().zip(kept) {
         rest += e;
