@@ -9,13 +9,13 @@ use exp::{
     spec::RunConfig,
 };
 
-use crate::Case;
+use crate::{Case, VOCAB};
 
 /// Trains until standard input ends.
 pub fn run(case: &Case, threads: usize) {
     let config = config(case);
-    let mut engine = exp::engine::build(&config, case.vocab, "cpu", threads).expect("an engine");
-    let text = text(case.vocab);
+    let mut engine = exp::engine::build(&config, VOCAB, "cpu", threads).expect("an engine");
+    let text = text(VOCAB);
     let mut rng = rng::stream(1, "vs_torch");
     let mut batch = Batch::zeros(case.batch, case.context);
     let mut step = 0;
@@ -38,10 +38,11 @@ pub fn run(case: &Case, threads: usize) {
         }
         println!("{}", times.join(" "));
     }
-    println!("{}", crate::peak_kib());
+    println!("{}", peak_kib());
 }
 
-fn config(case: &Case) -> RunConfig {
+/// The run that a case stands for.
+pub fn config(case: &Case) -> RunConfig {
     let mut config = RunConfig::default();
     let m = &mut config.model;
     (m.layers, m.heads, m.kv_heads, m.d_model) = (case.layers, case.heads, case.heads, case.d_model);
@@ -60,4 +61,11 @@ fn text(vocab: usize) -> Vec<u32> {
             token as u32
         })
         .collect()
+}
+
+/// The most memory that this process has had resident, in KiB.
+fn peak_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse().ok()).unwrap_or(0)
 }
