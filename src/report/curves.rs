@@ -1,9 +1,10 @@
 //! The curves of a setting: means over its seeds at the steps that all of them have.
 
 use super::{
-    frame::{Frame, LeftOut, Point, Run, Setting},
+    frame::{Frame, LeftOut, Run, Setting},
     pace,
 };
+use crate::store::Point;
 
 /// The values of several runs at one step.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -216,7 +216,7 @@ fn markers<DB: DrawingBackend>(pen: &Pen<DB>, placed: &Placed, series: &Series) 
     let spacing = (last.0 - first.0) / (spots.len() - 1).max(1) as f64;
     let every =
         if series.line == Line::None || spacing <= 0.0 { 1 } else { (MARKER_SPACING / spacing).ceil() as usize };
-    spots.iter().step_by(every.max(1)).try_for_each(|&s| marker(pen, series.ink, s))
+    spots.iter().rev().step_by(every.max(1)).try_for_each(|&s| marker(pen, series.ink, s))
 }
 
 /// A marker with a white edge, which keeps it apart from lines and other markers.

@@ -5,7 +5,7 @@ use super::{
     frame::{Frame, LeftOut, Run, Setting, Unit},
     numbers::{deviation, extent, mean, median, rounded, several, value, with_spread},
     pace,
-    plots::{setting, title},
+    plots::{is_tied, setting, title},
 };
 use crate::spec::config::Schedule;
 
@@ -18,8 +18,8 @@ struct Scored<'a> {
     losses: Vec<f64>,
 }
 
-/// One paragraph.
-pub fn paragraph(frame: &Frame) -> String {
+/// One paragraph on how it went and what came out best, and a list of what is behind it.
+pub fn text(frame: &Frame) -> String {
     let mut scored: Vec<Scored> = frame
         .settings()
         .into_iter()
@@ -27,20 +27,16 @@ pub fn paragraph(frame: &Frame) -> String {
         .filter(|s| !s.losses.is_empty())
         .collect();
     scored.sort_by(|a, b| mean(&a.losses).total_cmp(&mean(&b.losses)));
-    let mut sentences = vec![census(frame)];
-    match scored.split_first() {
-        None => sentences.push("No run is done yet: the pictures show what there is so far.".to_owned()),
-        Some((best, rest)) => {
-            sentences.push(winner(frame, best, rest.first()));
-            for axis in 0..frame.axes.len() {
-                sentences.extend(along(frame, axis, best, &scored));
-            }
-            sentences.extend(equal_time(frame, best, &scored));
-            sentences.extend(above_own_cost(frame, best));
-            sentences.extend(caution(&scored));
-        }
-    }
-    sentences.join(" ")
+    let Some((best, rest)) = scored.split_first() else {
+        return format!("{} No run is done yet: the pictures show what there is so far.\n", census(frame));
+    };
+    let lead = [Some(census(frame)), Some(winner(frame, best, rest.first())), caution(&scored)];
+    let lead: Vec<String> = lead.into_iter().flatten().collect();
+    let axes = (0..frame.axes.len()).filter(|&a| !(0..a).any(|b| is_tied(frame, a, b) && is_tied(frame, b, a)));
+    let details = axes.filter_map(|a| along(frame, a, best, &scored));
+    let details = details.chain(equal_time(frame, best, &scored)).chain(above_own_cost(frame, best));
+    let list: String = details.map(|sentence| format!("- {sentence}\n")).collect();
+    format!("{}\n{}{list}", lead.join(" "), if list.is_empty() { "" } else { "\n" })
 }
 
 /// How many runs there are and how they ended.
@@ -88,7 +84,8 @@ fn winner(frame: &Frame, best: &Scored, next: Option<&Scored>) -> String {
         Some(true) => ", more than seeds alone would make (Welch's t, 5 %)",
         Some(false) => ", which seeds alone can make: the order of these two is open",
     };
-    format!("{lead}. Next comes {} with {}, {gap:.3} higher{verdict}.", name(frame, next), with_spread(&next.losses))
+    let gap = if gap < 0.01 { format!("{gap:.4}") } else { format!("{gap:.3}") };
+    format!("{lead}. Next comes {} with {}, {gap} higher{verdict}.", name(frame, next), with_spread(&next.losses))
 }
 
 /// ` (mean ± standard deviation over 3 seeds)`.
@@ -104,7 +101,7 @@ fn name(frame: &Frame, scored: &Scored) -> String {
 
 /// How the loss goes along one axis where all others stay at the best setting's values.
 fn along(frame: &Frame, axis: usize, best: &Scored, scored: &[Scored]) -> Option<String> {
-    let line = on_line(axis, best, scored);
+    let line = on_line(frame, axis, best, scored);
     if line.len() < 2 {
         return None;
     }
@@ -135,9 +132,14 @@ fn along(frame: &Frame, axis: usize, best: &Scored, scored: &[Scored]) -> Option
     Some(text + ".")
 }
 
-/// The settings that differ from the best in one axis alone, ascending.
-fn on_line<'s, 'a>(axis: usize, best: &Scored, scored: &'s [Scored<'a>]) -> Vec<&'s Scored<'a>> {
-    let same = |s: &&Scored| (0..s.setting.at.len()).all(|i| i == axis || s.setting.at[i] == best.setting.at[i]);
+/// The axes that stay as they are while one is walked along; those that are walked together with it do not.
+fn held(frame: &Frame, axis: usize) -> impl Iterator<Item = usize> {
+    (0..frame.axes.len()).filter(move |&i| i != axis && !is_tied(frame, i, axis))
+}
+
+/// The settings that differ from the best along one axis alone, ascending.
+fn on_line<'s, 'a>(frame: &Frame, axis: usize, best: &Scored, scored: &'s [Scored<'a>]) -> Vec<&'s Scored<'a>> {
+    let same = |s: &&Scored| held(frame, axis).all(|i| s.setting.at[i] == best.setting.at[i]);
     let mut line: Vec<&Scored> = scored.iter().filter(same).collect();
     line.sort_by_key(|s| s.setting.at[axis]);
     line
@@ -145,31 +147,28 @@ fn on_line<'s, 'a>(axis: usize, best: &Scored, scored: &'s [Scored<'a>]) -> Vec<
 
 /// ` (lr 1e-3)`: what stays as it is along an axis.
 fn others(frame: &Frame, axis: usize, best: &Scored) -> String {
-    let parts = (0..frame.axes.len()).filter(|&i| i != axis).map(|i| setting(&frame.axes[i], best.setting.at[i]));
-    let parts: Vec<String> = parts.collect();
+    let parts: Vec<String> = held(frame, axis).map(|i| setting(&frame.axes[i], best.setting.at[i])).collect();
     if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
 
 /// How much longer a step takes at each depth than at the first.
 fn step_times(frame: &Frame, line: &[&Scored]) -> String {
-    let slots = pace::common(frame);
     let ms = |s: &&Scored| -> Option<f64> {
-        let all: Vec<f64> = s.setting.runs.iter().filter_map(|r| pace::step_ms(r, &slots)).collect();
+        let all: Vec<f64> = s.setting.runs.iter().filter_map(|r| r.step_time).collect();
         (!all.is_empty()).then(|| median(&all))
     };
+    let axis = frame.axis("model.layers").unwrap_or_default();
+    let depth = |s: &Scored| value(&frame.axes[axis].values[s.setting.at[axis]]);
     let Some(times) = line.iter().map(ms).collect::<Option<Vec<f64>>>() else { return String::new() };
-    let ratios = times[1..].iter().map(|t| format!("{:.1}", t / times[0]));
-    format!(
-        "; a step takes {} ms at the first of these and {} times as long at the others",
-        rounded(times[0]),
-        listed(ratios)
-    )
+    let ratios =
+        times[1..].iter().zip(&line[1..]).map(|(t, s)| format!("{:.1} times that with {}", t / times[0], depth(s)));
+    format!("; a step takes {} ms with {}, {}", rounded(times[0]), depth(line[0]), listed(ratios))
 }
 
 /// Where each depth stands when the quickest has done all its steps.
 fn equal_time(frame: &Frame, best: &Scored, scored: &[Scored]) -> Option<String> {
     let axis = frame.axis("model.layers")?;
-    let line = on_line(axis, best, scored);
+    let line = on_line(frame, axis, best, scored);
     let curves: Vec<Curves> = line.iter().map(|s| Curves::of(frame, &s.setting)).collect::<Option<_>>()?;
     if line.len() < 2 || pace::used(curves.iter().flat_map(|c| c.runs.iter().copied())).len() != 1 {
         return None;
@@ -181,17 +180,14 @@ fn equal_time(frame: &Frame, best: &Scored, scored: &[Scored]) -> Option<String>
     let (lowest, _) = extent(&then);
     let leader = then.iter().position(|&l| l == lowest)?;
     let depth = |i: usize| setting(&frame.axes[axis], line[i].setting.at[axis]);
-    let parts = then.iter().enumerate().map(|(i, loss)| format!("{} at {loss:.3}", depth(i)));
-    let verb = if line[leader].setting.at[axis] == best.setting.at[axis] {
-        "are lowest here too"
-    } else {
-        "are lowest at equal time"
-    };
+    let parts = then.iter().enumerate().map(|(i, loss)| format!("{loss:.3} with {}", depth(i)));
+    let too = if line[leader].setting.at == best.setting.at { " too" } else { "" };
     let decays = line[0].setting.runs[0].row.config.train.schedule != Schedule::Constant;
     let schedule =
         if decays { ", though the slower ones are then still amid their learning-rate schedule" } else { "" };
     Some(format!(
-        "After {} of training, which is all of {}, stand {} (interpolated between evaluations): {} {verb}{schedule}.",
+        "After the {} of training that {} take in all, the loss is {} (interpolated between evaluations): at equal time \
+         {} are lowest{too}{schedule}.",
         duration(end),
         depth(first),
         listed(parts),
@@ -287,14 +283,14 @@ mod tests {
 
     #[test]
     fn the_paragraph_states_what_the_rows_say() {
-        let text = paragraph(&depths());
+        let text = text(&depths());
         for part in [
             "9 runs: 3 settings, 3 seeds each; all are done.",
             "with **8 layers**. Next comes 4 layers",
             "more than seeds alone would make",
-            "a step takes 13.3 ms at the first of these and 1.8 and 3.5 times as long",
-            "which is all of 2 layers, stand 2 layers at 1.7",
-            "2 layers are lowest at equal time, though the slower ones",
+            "; a step takes 13.3 ms with 2, 1.8 times that with 4 and 3.5 times that with 8.",
+            "s of training that 2 layers take in all, the loss is 1.769 with 2 layers, 1.8",
+            "at equal time 2 layers are lowest, though the slower ones",
             "the corpus costs 1.317 nats per character",
             "3 seeds give but a rough idea",
         ] {
@@ -308,14 +304,14 @@ mod tests {
         assert_eq!(is_beyond_chance(&[1.60, 1.61, 1.62], &[1.70, 1.71, 1.72]), Some(true));
         assert_eq!(is_beyond_chance(&[1.60], &[1.70, 1.71]), None);
         let two = grid("two", &[("model.layers", values(&[2, 8]))], 1, &[]);
-        assert!(paragraph(&two).contains("One seed a setting"));
+        assert!(text(&two).contains("One seed a setting"));
     }
 
     #[test]
     fn what_is_not_done_is_counted_and_not_judged() {
         let mut frame = depths();
         frame.runs.iter_mut().for_each(|r| cut(r, 200, RunState::Interrupted { step: 200 }));
-        let text = paragraph(&frame);
+        let text = text(&frame);
         assert!(text.contains("9 not finished") && text.contains("No run is done yet"), "{text}");
         assert!(!text.contains("lowest"), "{text}");
     }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::pace::{self, Slot};
 use crate::{
     event::RunState,
     spec::config::TokenizerKind,
-    store::{AttemptRow, RunRow},
+    store::{AttemptRow, Point, RunRow},
 };
 
 /// The axis that is averaged over and never drawn.
@@ -26,6 +27,8 @@ pub struct Frame {
     pub runs: Vec<Run>,
     /// The unit in which the runs' losses compare.
     pub unit: Unit,
+    /// The slots that [`Run::step_time`] is taken from.
+    pub slots: Vec<Slot>,
 }
 
 /// A setting that varies.
@@ -37,17 +40,6 @@ pub struct Axis {
     pub name: String,
     /// Its distinct values: numbers ascending, words as the grid orders them.
     pub values: Vec<Value>,
-}
-
-/// One value of one step.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Point {
-    /// The update it belongs to.
-    pub step: u64,
-    /// May not be finite.
-    pub value: f64,
-    /// The attempt that measured it.
-    pub attempt: u32,
 }
 
 /// One run with the curves that plots read. The steps of each curve ascend.
@@ -69,6 +61,8 @@ pub struct Run {
     pub leaves: Map<String, Value>,
     /// For each axis the index of the run's value. Filled by [`Frame::new`].
     pub at: Vec<usize>,
+    /// The median time of a step in ms on one of the frame's slots, where it had one. Filled by [`Frame::new`].
+    pub step_time: Option<f64>,
 }
 
 /// Runs that differ in their seed alone.
@@ -127,8 +121,12 @@ impl Frame {
         let names: Vec<String> =
             axes.iter().map(|a| Some(last(&a.path)).filter(|n| !shared(n)).unwrap_or_else(|| a.path.clone())).collect();
         axes.iter_mut().zip(names).for_each(|(axis, name)| axis.name = name);
+        let slots = pace::common(&runs, axes.iter().any(|a| a.path == "run.device"));
+        for run in &mut runs {
+            run.step_time = pace::step_time(run, &slots);
+        }
         let unit = unit(&runs);
-        Self { experiment: experiment.to_owned(), axes, runs, unit }
+        Self { experiment: experiment.to_owned(), axes, runs, unit, slots }
     }
 
     /// The index of the axis of this leaf, where it varies.
@@ -257,6 +255,7 @@ impl Run {
             step_ms: Vec::new(),
             leaves: Map::new(),
             at: Vec::new(),
+            step_time: None,
         }
     }
 
@@ -275,6 +274,11 @@ impl Run {
     pub fn bits_per_char(&self, nats_per_token: f64) -> Option<f64> {
         let chars = self.row.ready.as_ref()?.chars_per_token;
         Some(nats_per_token / std::f64::consts::LN_2 / chars)
+    }
+
+    /// Trained tokens a second at [`Run::step_time`].
+    pub fn tokens_per_second(&self) -> Option<f64> {
+        Some(self.row.config.tokens_per_step() as f64 / self.step_time? * 1000.0)
     }
 
     /// Whether it has logged anything.

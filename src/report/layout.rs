@@ -83,36 +83,46 @@ pub fn layout(figure: &Figure) -> Layout<'_> {
     }
 
     let columns = figure.rows.iter().map(Vec::len).max().unwrap_or(1).max(1);
-    let column = (WIDTH - 2.0 * MARGIN - GUTTER * (columns - 1) as f64) / columns as f64;
     let steps = if figure.rows.len() > 1 { 5 } else { 7 };
     let rest = (LEADING * NOTE) * figure.notes.len() as f64 + 2.0 * MARGIN;
     let height = field_height(figure.rows.len(), columns, top + rest);
-    let left_room = panels.iter().map(|p| y_room(p, steps, height)).fold(0.0, f64::max);
+    let ticks_room = panels.iter().map(|p| y_ticks_room(p, steps)).fold(0.0, f64::max);
+    let label_room = panels.iter().map(|p| y_label_room(p, height)).fold(0.0, f64::max);
+    // Where all panels have one vertical axis, its label stands at the left alone.
+    let one_axis = panels.windows(2).all(|pair| pair[0].y == pair[1].y);
+    let room = |column: usize| ticks_room + if column == 0 || !one_axis { label_room } else { 0.0 };
+    let rooms: f64 = (0..columns).map(room).sum();
+    let width = (WIDTH - 2.0 * MARGIN - GUTTER * (columns - 1) as f64 - rooms) / columns as f64;
+    let edge = |column: usize| MARGIN + (0..column).map(|c| room(c) + width + GUTTER).sum::<f64>();
 
     for row in &figure.rows {
         let row_legend = !one_legend && row.len() == columns && alike(&row.iter().collect::<Vec<_>>());
         if row_legend && let Some(panel) = row.first() {
             top += out.legend(&entries(panel), (MARGIN, top), WIDTH - 2.0 * MARGIN);
         }
-        let left = |i: usize| MARGIN + (column + GUTTER) * i as f64;
         let own_legend = !one_legend && !row_legend;
         let heads: Vec<f64> = row
             .iter()
             .enumerate()
             .map(|(i, panel)| {
-                let mut used = out.head(panel, (left(i) + left_room, top), column - left_room);
+                let mut used = out.head(panel, (edge(i) + room(i), top), width);
                 if own_legend {
-                    used += out.legend(&entries(panel), (left(i), top + used), column);
+                    used += out.legend(&entries(panel), (edge(i), top + used), room(i) + width);
                 }
                 used
             })
             .collect();
         let field_top = top + heads.iter().copied().fold(0.0, f64::max) + 8.0;
-        let field_bottom = field_top + height;
-        let feet = row.iter().enumerate().map(|(i, panel)| {
-            out.panel(panel, (left(i) + left_room, field_top, left(i) + column, field_bottom), left(i), steps)
-        });
-        top = field_bottom + feet.fold(0.0, f64::max) + ROW_GAP;
+        let bottom = field_top + height;
+        let mut feet = 0.0f64;
+        for (i, panel) in row.iter().enumerate() {
+            let left = edge(i) + room(i);
+            if i == 0 || !one_axis {
+                out.y_label(panel, edge(i), (field_top, bottom));
+            }
+            feet = feet.max(out.panel(panel, (left, field_top, left + width, bottom), steps));
+        }
+        top = bottom + feet + ROW_GAP;
     }
     for note in &figure.notes {
         top = out.paragraph(note, top, NOTE, Weight::Regular, palette::SOFT);
@@ -191,11 +201,15 @@ fn y_label(panel: &Panel, height: f64) -> Vec<String> {
     }
 }
 
-/// The room left of the field for the vertical axis's label and tick labels.
-fn y_room(panel: &Panel, steps: usize, height: f64) -> f64 {
+/// The room that the vertical axis's label takes.
+fn y_label_room(panel: &Panel, height: f64) -> f64 {
+    LABEL * (0.2 + 1.3 * y_label(panel, height).len() as f64)
+}
+
+/// The room that the vertical axis's ticks and their labels take.
+fn y_ticks_room(panel: &Panel, steps: usize) -> f64 {
     let labels = ticks(&panel.y, y_range(panel), steps);
-    let widest = labels.iter().map(|t| width(&t.1, TICK, Weight::Regular)).fold(0.0, f64::max);
-    LABEL * (0.2 + 1.3 * y_label(panel, height).len() as f64) + widest + TICK_LENGTH + 8.0
+    labels.iter().map(|t| width(&t.1, TICK, Weight::Regular)).fold(0.0, f64::max) + TICK_LENGTH + 8.0
 }
 
 impl<'a> Layout<'a> {
@@ -250,9 +264,16 @@ impl<'a> Layout<'a> {
         if entries.is_empty() { 0.0 } else { y + LINE - top + 10.0 }
     }
 
-    /// A panel with its axes; answers the height that ticks and label take below the field. `edge`: the left end of
-    /// what the panel may use.
-    fn panel(&mut self, panel: &'a Panel, field: (f64, f64, f64, f64), edge: f64, steps: usize) -> f64 {
+    /// The label of a vertical axis, `edge` being the left end of its room.
+    fn y_label(&mut self, panel: &Panel, edge: f64, (top, bottom): (f64, f64)) {
+        for (i, line) in y_label(panel, bottom - top).iter().enumerate() {
+            let spot = (edge + LABEL * (1.0 + 1.3 * i as f64), (top + bottom) / 2.0);
+            self.label(line, spot, Align::Middle, LABEL, palette::TEXT).upward = true;
+        }
+    }
+
+    /// A panel with its ticks; answers the height that is taken below the field.
+    fn panel(&mut self, panel: &'a Panel, field: (f64, f64, f64, f64), steps: usize) -> f64 {
         let (left, top, right, bottom) = field;
         let (x_range, y_range) = (x_range(panel), y_range(panel));
         let x = Ruler::new(&panel.x.scale, x_range, (left, right));
@@ -264,11 +285,6 @@ impl<'a> Layout<'a> {
             let spot = (left - TICK_LENGTH - 6.0, y.at(*value) + TICK * CAPITALS / 2.0);
             self.label(text, spot, Align::End, TICK, palette::TEXT);
         }
-        for (i, line) in y_label(panel, bottom - top).iter().enumerate() {
-            let spot = (edge + LABEL * (1.0 + 1.3 * i as f64), (top + bottom) / 2.0);
-            self.label(line, spot, Align::Middle, LABEL, palette::TEXT).upward = true;
-        }
-
         let (x_marks, used) = self.x_ticks(panel, x_range, &x, field);
         let words = fit(&panel.x.label, LABEL, right - left);
         let spot = ((left + right) / 2.0, bottom + used + LABEL);

@@ -3,17 +3,19 @@
 //!
 //! ```text
 //! Store ─load─► Frame ─plots─► Figure ─layout, draw─► PNG
-//!                     └─summary──────────────────────► summary.md, summary.csv
+//!                     └─summary, csv─────────────────► summary.md, summary.csv
 //! ```
 
 pub mod figure;
 pub mod frame;
 
+mod csv;
 mod curves;
 mod decimate;
 mod draw;
 mod findings;
 mod layout;
+mod load;
 mod numbers;
 mod pace;
 mod palette;
@@ -31,9 +33,21 @@ mod tests;
 use figure::Figure;
 use frame::Frame;
 
-use crate::base::{Error, Exit, Result};
+use crate::{
+    base::{Error, Exit, Result},
+    store::Store,
+};
 
-/// The files of a report by name: pictures, `summary.md`, `summary.csv`. Fails where no run has logged anything.
+/// The files of an experiment's report by name, sorted; the same bytes each time.
+///
+/// # Errors
+/// [`Exit::Usage`] where the experiment is not known or none of its runs has logged anything; where the index cannot be
+/// read.
+pub fn build(store: &Store, experiment: &str) -> Result<Vec<(String, Vec<u8>)>> {
+    files(&load::frame(store, experiment)?)
+}
+
+/// As [`build`], from a frame.
 pub fn files(frame: &Frame) -> Result<Vec<(String, Vec<u8>)>> {
     if !frame.runs.iter().any(frame::Run::has_data) {
         return Err(nothing(frame));
@@ -43,7 +57,7 @@ pub fn files(frame: &Frame) -> Result<Vec<(String, Vec<u8>)>> {
         .filter_map(|plot| Some((format!("{}.png", plot.name()), plot.figure(frame)?)))
         .collect();
     let page = summary::markdown(frame, &figures).into_bytes();
-    let mut files = vec![("summary.csv".to_owned(), summary::csv(frame).into_bytes()), ("summary.md".to_owned(), page)];
+    let mut files = vec![("summary.csv".to_owned(), csv::csv(frame).into_bytes()), ("summary.md".to_owned(), page)];
     for (name, figure) in figures {
         files.push((name, draw::png(&figure)?));
     }

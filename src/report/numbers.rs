@@ -15,10 +15,12 @@ pub fn deviation(values: &[f64]) -> Option<f64> {
 
 /// The median of values that are not empty: of an even number the mean of the middle two.
 pub fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let n = sorted.len();
-    (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0
+    let mut values = values.to_vec();
+    let middle = values.len() / 2;
+    let is_even = values.len() % 2 == 0;
+    let (below, &mut upper, _) = values.select_nth_unstable_by(middle, f64::total_cmp);
+    let lower = if is_even { below.iter().copied().max_by(f64::total_cmp) } else { None };
+    (lower.unwrap_or(upper) + upper) / 2.0
 }
 
 /// The lowest and the highest of values that are not empty.

@@ -6,9 +6,10 @@ use std::{
 };
 
 use super::{
-    frame::{Frame, Point, Run},
+    frame::Run,
     numbers::{median, several},
 };
+use crate::store::Point;
 
 /// What an attempt computed on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,10 +50,10 @@ fn slots(run: &Run) -> HashMap<u32, Slot> {
 }
 
 /// The slots that step times are taken from: the one that most attempts had, of each kind of device where devices are
-/// swept. Of two that are equally common the smaller.
-pub fn common(frame: &Frame) -> Vec<Slot> {
+/// compared. Of two that are equally common the smaller.
+pub fn common(runs: &[Run], of_each_kind: bool) -> Vec<Slot> {
     let mut attempts: BTreeMap<Slot, usize> = BTreeMap::new();
-    for run in &frame.runs {
+    for run in runs {
         let slots = slots(run);
         for steps in run.step_ms.chunk_by(|a, b| a.attempt == b.attempt) {
             if let Some(slot) = slots.get(&steps[0].attempt) {
@@ -64,8 +65,7 @@ pub fn common(frame: &Frame) -> Vec<Slot> {
     by_count.sort_by_key(|(_, n)| std::cmp::Reverse(*n)); // stable: the smaller slot stays first
     let mut chosen: Vec<Slot> = Vec::new();
     for (slot, _) in by_count {
-        let kinds = frame.axis("run.device").is_some();
-        if chosen.is_empty() || kinds && chosen.iter().all(|c| c.kind != slot.kind) {
+        if chosen.is_empty() || of_each_kind && chosen.iter().all(|c| c.kind != slot.kind) {
             chosen.push(slot);
         }
     }
@@ -74,7 +74,7 @@ pub fn common(frame: &Frame) -> Vec<Slot> {
 
 /// The median time of a step of `run` in ms on one of `slots`, without the warm-up of each attempt. `None` where it
 /// never had such a slot.
-pub fn step_ms(run: &Run, chosen: &[Slot]) -> Option<f64> {
+pub fn step_time(run: &Run, chosen: &[Slot]) -> Option<f64> {
     let slots = slots(run);
     let warm: Vec<f64> = run
         .step_ms
@@ -90,11 +90,6 @@ pub fn step_ms(run: &Run, chosen: &[Slot]) -> Option<f64> {
 /// The first tenth of an attempt's steps, 20 at most: caches fill, pages are touched for the first time.
 fn warm_up(steps: usize) -> usize {
     steps.div_ceil(10).min(20).min(steps.saturating_sub(1))
-}
-
-/// Trained tokens a second at that time a step.
-pub fn tokens_per_second(run: &Run, step_ms: f64) -> f64 {
-    run.row.config.tokens_per_step() as f64 / step_ms * 1000.0
 }
 
 /// The seconds that a run has trained for after each step: the sum of the times of the steps that count, evaluations
@@ -125,11 +120,11 @@ pub fn used<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<Slot> {
     all
 }
 
-/// `1 CPU thread of an AMD EPYC 7B13`, `1 CPU thread; one CUDA GPU`.
+/// `1 CPU thread (AMD EPYC 7B13)`, `1 CPU thread and on one CUDA GPU`.
 pub fn words(slots: &[Slot]) -> String {
     let named: Vec<String> = slots
         .iter()
         .map(|s| if s.processor.is_empty() { s.to_string() } else { format!("{s} ({})", s.processor) })
         .collect();
-    named.join("; ")
+    named.join(" and on ")
 }

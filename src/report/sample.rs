@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::frame::{Frame, Point, Run};
+use super::frame::{Frame, Run};
 use crate::{
     base::{RunId, rng},
     event::{Ready, RunState, Started},
     spec::RunConfig,
-    store::{AttemptRow, RunRow},
+    store::{AttemptRow, Point, RunRow},
 };
 
 /// A run that is done, with the given leaves set; its curves follow from them.
@@ -95,7 +95,7 @@ pub fn settle(run: &mut Run) {
 /// Cuts a run off after `step` and gives it another state.
 pub fn cut(run: &mut Run, step: u64, state: RunState) {
     for curve in [&mut run.val, &mut run.train, &mut run.step_ms] {
-        curve.retain(|p| p.step <= step);
+        curve.retain(|p| p.step <= step && state != RunState::Queued);
     }
     run.row.step = step;
     run.row.state = state;
@@ -128,4 +128,17 @@ pub fn values<T: Into<Value> + Clone>(values: &[T]) -> Vec<Value> {
 /// 2, 4 and 8 layers with three seeds each.
 pub fn depths() -> Frame {
     grid("depth_sweep", &[("model.layers", values(&[2, 4, 8]))], 3, &[])
+}
+
+/// The frame with some of its runs changed.
+pub fn edited(frame: Frame, mut edit: impl FnMut(usize, &mut Run)) -> Frame {
+    let swept: Vec<String> = frame.axes.iter().map(|a| a.path.clone()).collect();
+    let mut runs = frame.runs;
+    runs.iter_mut().enumerate().for_each(|(i, run)| edit(i, run));
+    Frame::new(&frame.experiment, &swept, runs)
+}
+
+/// A state.
+pub fn failed(why: &str) -> RunState {
+    RunState::Failed { why: why.into() }
 }

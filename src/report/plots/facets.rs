@@ -8,8 +8,10 @@ use super::super::{
     numbers,
 };
 
-/// Panels that one picture can hold.
+/// Panels that one picture can hold where an axis tells them apart.
 const MAX_PANELS: usize = 9;
+/// Panels of neighbours, each with its own legend, that one picture can hold.
+const MAX_CHUNKS: usize = 3;
 
 /// What one panel shows.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,12 +37,12 @@ pub struct FacetLine {
 /// sooner a line is shown where there are too many for one picture. Also answers how many were left out.
 pub fn facets(frame: &Frame, axes: &[usize], keys: &[Vec<usize>], worth: &[f64]) -> (Vec<Facet>, usize) {
     let mut shown: Vec<usize> = (0..keys.len()).collect();
-    if shown.len() > MAX_LINES * MAX_PANELS {
+    let split = if shown.len() > MAX_LINES { best_split(frame, axes, keys, &shown) } else { None };
+    if split.is_none() && shown.len() > MAX_LINES * MAX_CHUNKS {
         shown.sort_by(|&a, &b| worth[a].total_cmp(&worth[b]));
-        shown.truncate(MAX_LINES * MAX_PANELS);
+        shown.truncate(MAX_LINES * MAX_CHUNKS);
         shown.sort_unstable();
     }
-    let split = if shown.len() > MAX_LINES { best_split(frame, axes, keys, &shown) } else { None };
     let groups: Vec<Vec<usize>> = match &split {
         Some(split) => by_values(keys, &shown, split).into_values().collect(),
         None => chunks(&shown),

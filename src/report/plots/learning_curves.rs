@@ -46,7 +46,6 @@ impl Plot for LearningCurves {
             0..=4 => over_steps.into_iter().zip(over_time).map(|(steps, time)| vec![steps, time]).collect(),
             _ => [super::arrange(over_steps), super::arrange(over_time)].concat(),
         };
-        let failed = curves.iter().any(|c| c.failed);
         let notes = vec![
             format!("{} {}", notes::experiment(frame), reading(&curves)),
             start,
@@ -54,12 +53,7 @@ impl Plot for LearningCurves {
                 "Training time: the sum of the steps' times, evaluations left out, on {}.",
                 pace::words(&pace::used(curves.iter().flat_map(|c| c.runs.iter().copied())))
             ),
-            if failed {
-                "× marks where runs of a setting broke off, or were last finite.".into()
-            } else {
-                String::new()
-            },
-            hidden(&curves, frame),
+            not_done(&curves, frame),
             notes::no_room(no_room),
         ];
         let notes = notes.into_iter().filter(|n| !n.is_empty()).collect();
@@ -211,20 +205,15 @@ fn reading(curves: &[Curves]) -> String {
     }
 }
 
-/// Which runs are not in the lines, though they may have curves.
-fn hidden(curves: &[Curves], frame: &Frame) -> String {
-    let shown: usize = curves.iter().map(|c| c.runs.len()).sum();
-    let unfinished = curves.iter().filter(|c| !c.failed && c.runs[0].left_out().is_some()).map(|c| c.runs.len()).sum();
-    let mut parts = Vec::new();
-    if shown < frame.runs.len() {
-        parts.push(format!(
-            "{} of {} are not shown: failed, not started, or not finished while others of their setting are.",
-            frame.runs.len() - shown,
+/// Which runs are not done, why, and how they are shown.
+fn not_done(curves: &[Curves], frame: &Frame) -> String {
+    let (n, why) = notes::no_result(frame);
+    let failed = if curves.iter().any(|c| c.failed) { "; × marks where failed runs break off" } else { "" };
+    match n {
+        0 => String::new(),
+        n => format!(
+            "{n} of {} not done: {why}. They are drawn where no run of their setting is done{failed}.",
             numbers::several(frame.runs.len(), "run")
-        ));
+        ),
     }
-    if unfinished > 0 {
-        parts.push(format!("{} not finished: shown as far as they are.", numbers::several(unfinished, "run")));
-    }
-    parts.join(" ")
 }

@@ -36,7 +36,7 @@ impl Plot for LossVs {
         let (tied, others): (Vec<usize>, Vec<usize>) =
             (0..frame.axes.len()).filter(|&a| a != self.axis).partition(|&a| is_tied(frame, a, self.axis));
         let value = |run: &_| frame.result(run).ok();
-        let over = Over { frame, x: self.axis, others, value: &value, center: numbers::mean };
+        let over = Over { frame, x: self.axis, others, value: &value, center: numbers::mean, mark_any: true };
         let y = Axis::new(format!("best validation loss ({})", frame.unit.words()), Scale::Linear);
         let mut chart = over.chart(&y);
         if chart.places < 2 {
@@ -52,7 +52,7 @@ impl Plot for LossVs {
                 .collect::<Vec<_>>()
                 .join(" "),
             cost,
-            notes::left_out(frame, " and marked ×"),
+            notes::left_out(frame),
             notes::no_room(chart.left_out),
         ];
         Some(Figure {

@@ -9,6 +9,7 @@ mod over;
 mod throughput;
 
 pub use facets::setting;
+pub use loss_vs::is_tied;
 pub use over::title;
 
 use super::{

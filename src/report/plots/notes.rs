@@ -18,16 +18,23 @@ pub fn experiment(frame: &Frame) -> String {
     format!("Experiment {}, {}.", frame.experiment, several(frame.runs.len(), "run"))
 }
 
-/// How many runs have no result, and why; empty where all have. `mark`: how the picture shows them.
-pub fn left_out(frame: &Frame, mark: &str) -> String {
+/// `14 of 27 runs are left out and marked ×: 9 failed (the loss is nan at step 171), 5 not finished yet.` Empty where
+/// all have a result.
+pub fn left_out(frame: &Frame) -> String {
+    match no_result(frame) {
+        (0, _) => String::new(),
+        (1, why) => format!("1 of {} is left out and marked ×: {why}.", several(frame.runs.len(), "run")),
+        (n, why) => format!("{n} of {} are left out and marked ×: {why}.", several(frame.runs.len(), "run")),
+    }
+}
+
+/// How many runs have no result, and why.
+pub fn no_result(frame: &Frame) -> (usize, String) {
     let mut counts: BTreeMap<LeftOut, usize> = BTreeMap::new();
     for reason in frame.runs.iter().filter_map(|r| frame.result(r).err()) {
         *counts.entry(reason).or_default() += 1;
     }
     let total: usize = counts.values().sum();
-    if total == 0 {
-        return String::new();
-    }
     let mut parts = Vec::new();
     let mut more = 0;
     for (reason, n) in &counts {
@@ -42,8 +49,7 @@ pub fn left_out(frame: &Frame, mark: &str) -> String {
     if more > 0 {
         parts.push(format!("{more} failed for other reasons"));
     }
-    let verb = if total == 1 { "is" } else { "are" };
-    format!("{total} of {} {verb} left out{mark}: {}.", several(frame.runs.len(), "run"), parts.join(", "))
+    (total, parts.join(", "))
 }
 
 /// The first line of a reason, without a full stop, in bounds.

@@ -20,6 +20,8 @@ pub struct Over<'a> {
     pub value: &'a dyn Fn(&Run) -> Option<f64>,
     /// What stands for the values of one point.
     pub center: fn(&[f64]) -> f64,
+    /// Whether a point is marked where any of its runs has no value, or only where all have none.
+    pub mark_any: bool,
 }
 
 /// What came of it.
@@ -109,7 +111,7 @@ impl Over<'_> {
         };
         for point in &values.points {
             let x = place_of(&self.frame.axes[self.x], &panel.x.scale, point.x) + shift;
-            if point.missing {
+            if point.missing && (self.mark_any || point.found.is_empty()) {
                 panel.gaps.push(Gap { x, y: None, ink });
             }
             let center = if point.found.is_empty() { f64::NAN } else { (self.center)(&point.found) };

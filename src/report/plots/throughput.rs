@@ -4,7 +4,7 @@
 use super::{
     super::{
         figure::{Axis, Figure, Panel, Scale},
-        frame::Frame,
+        frame::{Frame, Run},
         numbers, pace,
     },
     Plot, notes,
@@ -32,14 +32,14 @@ impl Plot for Throughput {
     }
 
     fn figure(&self, frame: &Frame) -> Option<Figure> {
-        let slots = pace::common(frame);
-        let value = |run: &_| pace::step_ms(run, &slots).map(|ms| pace::tokens_per_second(run, ms));
+        let value = |run: &Run| run.tokens_per_second();
         let matters: Vec<usize> =
             (0..frame.axes.len()).filter(|&a| MATTERS.iter().any(|m| frame.axes[a].path.starts_with(m))).collect();
         let mut charts = Vec::new();
         for x in over(frame, &matters) {
-            let others = matters.iter().copied().filter(|&a| a != x && !super::loss_vs::is_tied(frame, a, x)).collect();
-            let chart = Over { frame, x, others, value: &value, center: numbers::median }.chart(&y_axis());
+            let others = matters.iter().copied().filter(|&a| a != x && !super::is_tied(frame, a, x)).collect();
+            let chart =
+                Over { frame, x, others, value: &value, center: numbers::median, mark_any: false }.chart(&y_axis());
             if chart.places > 1 {
                 charts.push(chart);
             }
@@ -63,18 +63,18 @@ impl Plot for Throughput {
             format!("{} {point}", notes::experiment(frame)),
             format!(
                 "Steps on {}; of each attempt the first tenth (20 steps at most) is left out as warm-up.",
-                pace::words(&slots)
+                pace::words(&frame.slots)
             ),
             match missing {
                 0 => String::new(),
                 n => format!(
-                    "{} no step on this slot (×).",
+                    "{} no step on this slot.",
                     if n == 1 { "1 run has".into() } else { format!("{n} runs have") }
                 ),
             },
             notes::no_room(left_out),
         ];
-        let on: Vec<String> = slots.iter().map(ToString::to_string).collect();
+        let on: Vec<String> = frame.slots.iter().map(ToString::to_string).collect();
         let notes = notes.into_iter().filter(|n| !n.is_empty()).collect();
         Some(Figure { title: format!("Training throughput on {}", on.join(" and on ")), rows, notes })
     }
