@@ -36,7 +36,14 @@ impl Cost {
         let flops_per_token = flops_per_token(m, params_without_positions);
         // Weights, gradients and two moments, in f32; activations of one micro-batch in the training dtype.
         let bytes = 16 * params + activation_bytes(config, vocab);
-        Self { params, params_without_positions, tokens, flops_per_token, flops: flops_per_token * tokens as f64, bytes }
+        Self {
+            params,
+            params_without_positions,
+            tokens,
+            flops_per_token,
+            flops: flops_per_token * tokens as f64,
+            bytes,
+        }
     }
 }
 

@@ -171,7 +171,8 @@ fn split_group(group: &str) -> Vec<String> {
 fn leading_path(text: &str) -> String {
     let path: String = text.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_' || *c == ':').collect();
     let inner = text[path.len()..].strip_prefix('{').map(|group| group.split('}').next().unwrap_or_default());
-    let only_config = |group: &str| group.split(',').all(|m| ["RunConfig", "config"].iter().any(|c| m.trim().starts_with(c)));
+    let only_config =
+        |group: &str| group.split(',').all(|m| ["RunConfig", "config"].iter().any(|c| m.trim().starts_with(c)));
     match inner {
         Some(group) if path == "spec::" && only_config(group) => "spec::config".to_owned(),
         _ => path.trim_end_matches(':').to_owned(),

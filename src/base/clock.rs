@@ -25,7 +25,9 @@ fn millis(time: SystemTime) -> Millis {
 /// `2026-11-29 16:02:11 +01:00`: local time with its offset, for people.
 pub fn local(at: Millis) -> String {
     match jiff::Timestamp::from_millisecond(at) {
-        Ok(t) => jiff::ZonedDateTime::new(t, jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %:z").to_string(),
+        Ok(t) => {
+            jiff::ZonedDateTime::new(t, jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %:z").to_string()
+        }
         Err(_) => format!("{at} ms"),
     }
 }

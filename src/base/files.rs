@@ -78,7 +78,8 @@ pub fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
 
 /// Writes a value as indented JSON, atomically.
 pub fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
-    let mut text = serde_json::to_vec_pretty(value).doing(Exit::Unexpected, || format!("writing {}", path.display()))?;
+    let mut text =
+        serde_json::to_vec_pretty(value).doing(Exit::Unexpected, || format!("writing {}", path.display()))?;
     text.push(b'\n');
     write_atomic(path, &text)
 }

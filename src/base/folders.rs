@@ -152,10 +152,8 @@ impl RunFolder {
     /// The numbers of the attempts that have a folder, ascending.
     pub fn attempts(&self) -> Vec<u32> {
         let Ok(entries) = std::fs::read_dir(&self.path) else { return Vec::new() };
-        let mut found: Vec<u32> = entries
-            .flatten()
-            .filter_map(|e| e.file_name().to_str()?.strip_prefix("attempt-")?.parse().ok())
-            .collect();
+        let mut found: Vec<u32> =
+            entries.flatten().filter_map(|e| e.file_name().to_str()?.strip_prefix("attempt-")?.parse().ok()).collect();
         found.sort_unstable();
         found
     }

@@ -21,7 +21,9 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let row = store.find(&args.run)?;
     let id = row.id.short();
     if row.state == RunState::Done {
-        let best = row.best.map_or(String::new(), |(step, loss)| format!(", best val loss {} at step {step}", format::loss(Some(loss))));
+        let best = row.best.map_or(String::new(), |(step, loss)| {
+            format!(", best val loss {} at step {step}", format::loss(Some(loss)))
+        });
         ui::note(&format!("run {id} is done already{best}"));
         return Ok(Exit::Done);
     }

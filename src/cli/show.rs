@@ -41,7 +41,9 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
 fn head(root: &Root, row: &RunRow) -> String {
     let state = match &row.state {
         RunState::Running { slot, since } => format!("running on {slot} since {}", clock::local(*since)),
-        RunState::Interrupted { step } => format!("interrupted at step {step}; `exp resume {}` continues", row.id.short()),
+        RunState::Interrupted { step } => {
+            format!("interrupted at step {step}; `exp resume {}` continues", row.id.short())
+        }
         RunState::Failed { why } => format!("failed: {why}"),
         other => other.word().to_owned(),
     };

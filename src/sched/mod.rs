@@ -3,7 +3,7 @@
 
 mod dispatch;
 mod plan;
-pub mod queue;
+mod queue;
 mod signals;
 
 pub use dispatch::{Options, dispatch, dispatch_on};

@@ -108,8 +108,12 @@ pub fn planned(root: &Root, store: &Store, row: &RunRow) -> Result<PlannedRun> {
     let corpus = data::prepare(&frozen.config.data, &root.cache())?;
     if corpus.hash != frozen.corpus_hash {
         let doing = format!("resuming the run {}", row.id.short());
-        return Err(Error::new(Exit::Spec, doing, format!("{} is no longer the text that it was begun with", corpus.name))
-            .hint("put the old text back; `exp run` of its spec begins a new run on the new one"));
+        return Err(Error::new(
+            Exit::Spec,
+            doing,
+            format!("{} is no longer the text that it was begun with", corpus.name),
+        )
+        .hint("put the old text back; `exp run` of its spec begins a new run on the new one"));
     }
     let cost = Cost::of(&frozen.config, corpus.vocab_size);
     Ok(PlannedRun { reason: reason(Some(store), &row.id)?, cost, corpus, frozen })

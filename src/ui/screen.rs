@@ -1,10 +1,7 @@
 //! What a person sees while a sweep runs: one overall bar and one per running run. Where standard error is no terminal,
 //! a line for each run that ends, and nothing else.
 
-use std::{
-    collections::HashMap,
-    time::Instant,
-};
+use std::{collections::HashMap, time::Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -162,7 +159,5 @@ impl Observer for Screen {
 
 fn style(template: &str) -> ProgressStyle {
     // The templates are literals of this file: one that does not parse shows as the default bar.
-    ProgressStyle::with_template(template)
-        .unwrap_or_else(|_| ProgressStyle::default_bar())
-        .progress_chars("━╸ ")
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸ ")
 }
