@@ -49,10 +49,7 @@ impl Plot for LearningCurves {
         let notes = vec![
             format!("{} {}", notes::experiment(frame), reading(&curves)),
             start,
-            format!(
-                "Training time: the sum of the steps' times, evaluations left out, on {}.",
-                pace::words(&pace::used(curves.iter().flat_map(|c| c.runs.iter().copied())))
-            ),
+            timing(&curves),
             not_done(&curves, frame),
             notes::no_room(no_room),
         ];
@@ -104,7 +101,8 @@ fn panels(frame: &Frame, facet: &Facet, curves: &[Curves], clock: &Clock) -> (Pa
 /// Gives all panels one range to the right, from zero, so that they compare.
 fn align(panels: &mut [Panel]) {
     let last = panels.iter().flat_map(|p| p.xs().collect::<Vec<_>>()).fold(0.0, f64::max);
-    panels.iter_mut().for_each(|p| p.x.range = (last > 0.0).then_some((0.0, last * 1.015)));
+    let range = if last > 0.0 { (0.0, last * 1.015) } else { (0.0, 1.0) };
+    panels.iter_mut().for_each(|p| p.x.range = Some(range));
 }
 
 /// Adds the two lines of a setting. `x`: where a step stands.
@@ -205,6 +203,16 @@ fn reading(curves: &[Curves]) -> String {
     }
 }
 
+/// What training time is, and on what it was spent.
+fn timing(curves: &[Curves]) -> String {
+    match pace::used(curves.iter().flat_map(|c| c.runs.iter().copied())).as_slice() {
+        [] => String::new(),
+        slots => {
+            format!("Training time: the sum of the steps' times, evaluations left out, on {}.", pace::words(slots))
+        }
+    }
+}
+
 /// Which runs are not done, why, and how they are shown.
 fn not_done(curves: &[Curves], frame: &Frame) -> String {
     let (n, why) = notes::no_result(frame);
@@ -212,7 +220,8 @@ fn not_done(curves: &[Curves], frame: &Frame) -> String {
     match n {
         0 => String::new(),
         n => format!(
-            "{n} of {} not done: {why}. They are drawn where no run of their setting is done{failed}.",
+            "{n} of {} not done: {why}. Where no run of a setting is done, those that got furthest are \
+             drawn{failed}.",
             numbers::several(frame.runs.len(), "run")
         ),
     }

@@ -100,7 +100,7 @@ fn words_are_not_joined_by_a_line() {
 fn axes_that_are_walked_together_make_one_line() {
     let figure = figure(&zip(), "loss_vs_depth");
     assert_eq!(panels(&figure)[0].series.len(), 1);
-    assert!(figure.notes.contains(&"d_model changes together with layers.".to_owned()), "{:?}", figure.notes);
+    assert!(figure.notes.contains(&"layers and d_model change together.".to_owned()), "{:?}", figure.notes);
 }
 
 #[test]

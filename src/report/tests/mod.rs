@@ -38,6 +38,7 @@ fn frames() -> Vec<(&'static str, Frame)> {
         ("unfinished", edited(depths(), |i, run| cut(run, 40 * i as u64, RunState::Interrupted { step: 0 }))),
         ("spike", spike()),
         ("zip", zip()),
+        ("no_steps", grid("no_steps", &[layers()], 2, &[("train.steps", json!(0))])),
     ]
 }
 
