@@ -28,8 +28,9 @@ impl Plot for LearningCurves {
 
     fn figure(&self, frame: &Frame) -> Option<Figure> {
         let curves: Vec<Curves> = frame.settings().iter().filter_map(|s| Curves::of(frame, s)).collect();
-        if curves.is_empty() {
-            return None;
+        let last_step = |c: &Curves| c.val.iter().chain(&c.train).map(|s| s.step).max();
+        if curves.iter().filter_map(last_step).max()? == 0 {
+            return None; // evaluated once, without a step
         }
         let keys: Vec<_> = curves.iter().map(|c| c.at.clone()).collect();
         let lowest = |c: &Curves| c.val.iter().map(|s| s.mean).fold(f64::INFINITY, f64::min);
@@ -101,8 +102,7 @@ fn panels(frame: &Frame, facet: &Facet, curves: &[Curves], clock: &Clock) -> (Pa
 /// Gives all panels one range to the right, from zero, so that they compare.
 fn align(panels: &mut [Panel]) {
     let last = panels.iter().flat_map(|p| p.xs().collect::<Vec<_>>()).fold(0.0, f64::max);
-    let range = if last > 0.0 { (0.0, last * 1.015) } else { (0.0, 1.0) };
-    panels.iter_mut().for_each(|p| p.x.range = Some(range));
+    panels.iter_mut().for_each(|p| p.x.range = (last > 0.0).then_some((0.0, last * 1.015)));
 }
 
 /// Adds the two lines of a setting. `x`: where a step stands.
