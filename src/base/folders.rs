@@ -109,6 +109,11 @@ impl RunFolder {
         &self.path
     }
 
+    /// The folder's name: the first 16 digits of the run's id.
+    pub fn name(&self) -> std::borrow::Cow<'_, str> {
+        self.path.file_name().unwrap_or_default().to_string_lossy()
+    }
+
     /// The frozen config.
     pub fn config(&self) -> PathBuf {
         self.path.join("config.json")

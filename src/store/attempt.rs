@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use rusqlite::{Transaction, named_params};
 
 use super::{
-    columns::{Float, int, json},
+    columns::{Float, int, json, unsigned_option},
     damage::each_line,
     lines::{News, news},
 };
@@ -50,9 +50,9 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn new(index: &'a Transaction<'a>, run: i64, attempt: u32) -> rusqlite::Result<Self> {
-        let later = "SELECT min(from_step) FROM attempts WHERE run = ?1 AND attempt > ?2";
-        let void_after: Option<i64> = index.query_row(later, (run, attempt), |row| row.get(0))?;
-        Ok(Self { index, run, attempt, void_after: void_after.map(|step| step as u64), names: HashMap::new() })
+        let later = "SELECT min(from_step) AS from_step FROM attempts WHERE run = ?1 AND attempt > ?2";
+        let void_after = index.query_row(later, (run, attempt), |row| unsigned_option(row, "from_step"))?;
+        Ok(Self { index, run, attempt, void_after, names: HashMap::new() })
     }
 
     fn take(&mut self, start: u64, event: &Event) -> rusqlite::Result<()> {

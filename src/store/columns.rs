@@ -15,7 +15,12 @@ pub fn int(x: u64) -> i64 {
 
 /// A column that [`int`] wrote.
 pub fn unsigned(row: &Row, column: &str) -> rusqlite::Result<u64> {
-    Ok(row.get::<_, i64>(column)?.max(0) as u64)
+    Ok(unsigned_option(row, column)?.unwrap_or(0))
+}
+
+/// A column that [`int`] wrote, or NULL.
+pub fn unsigned_option(row: &Row, column: &str) -> rusqlite::Result<Option<u64>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(|x| x.max(0) as u64))
 }
 
 /// A number that may not be finite: a REAL or a word.

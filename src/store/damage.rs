@@ -5,7 +5,12 @@ use std::path::Path;
 use rusqlite::Transaction;
 use serde::de::DeserializeOwned;
 
-use super::{Store, columns::int, lines::Lines, rows::Damage};
+use super::{
+    Store,
+    columns::{int, unsigned},
+    lines::Lines,
+    rows::Damage,
+};
 use crate::base::{Result, folders::Root};
 
 impl Store {
@@ -18,11 +23,7 @@ impl Store {
             index
                 .prepare_cached("SELECT file, offset, why FROM damage ORDER BY file, offset")?
                 .query_map([], |row| {
-                    Ok(Damage {
-                        file: row.get("file")?,
-                        offset: row.get::<_, i64>("offset")? as u64,
-                        why: row.get("why")?,
-                    })
+                    Ok(Damage { file: row.get("file")?, offset: unsigned(row, "offset")?, why: row.get("why")? })
                 })?
                 .collect()
         })

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Transaction, named_params};
 
 use super::{
-    columns::{int, json},
+    columns::{int, json, unsigned},
     damage::{each_line, repaired},
     lines::{News, news},
 };
@@ -13,7 +13,7 @@ use crate::{base::folders::Root, event::Expansion};
 pub fn known(index: &Connection) -> rusqlite::Result<Vec<(String, u64)>> {
     index
         .prepare_cached("SELECT name, journal FROM experiments ORDER BY name")?
-        .query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as u64)))?
+        .query_map([], |row| Ok((row.get("name")?, unsigned(row, "journal")?)))?
         .collect()
 }
 
@@ -40,9 +40,8 @@ pub fn forget(index: &Transaction, root: &Root, name: &str) -> rusqlite::Result<
 }
 
 fn offset(index: &Transaction, name: &str) -> rusqlite::Result<u64> {
-    let offset = "SELECT journal FROM experiments WHERE name = ?1";
-    let offset: Option<i64> = index.query_row(offset, [name], |row| row.get(0)).optional()?;
-    Ok(offset.unwrap_or(0) as u64)
+    let taken_in = "SELECT journal FROM experiments WHERE name = ?1";
+    Ok(index.query_row(taken_in, [name], |row| unsigned(row, "journal")).optional()?.unwrap_or(0))
 }
 
 fn replace(index: &Transaction, name: &str, expansion: &Expansion) -> rusqlite::Result<()> {

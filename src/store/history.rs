@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, named_params};
 
 use super::{
     Store,
-    columns::{Float, from_json_option, unsigned},
+    columns::{Float, from_json_option, unsigned, unsigned_option},
     rows::{Artifact, AttemptRow, Point},
     state::Latest,
 };
@@ -49,8 +49,8 @@ impl Store {
                      ORDER BY step",
                 )?
                 .query_map(named_params! { ":id": id.to_string(), ":name": name }, |row| {
-                    let Float(value) = row.get(1)?;
-                    Ok(Point { step: row.get::<_, i64>(0)? as u64, value, attempt: row.get(2)? })
+                    let Float(value) = row.get("value")?;
+                    Ok(Point { step: unsigned(row, "step")?, value, attempt: row.get("attempt")? })
                 })?
                 .collect()
         })
@@ -123,7 +123,7 @@ impl Store {
                 .query_map([id.to_string()], |row| {
                     Ok(Artifact {
                         kind: row.get("kind")?,
-                        step: row.get::<_, Option<i64>>("step")?.map(|step| step as u64),
+                        step: unsigned_option(row, "step")?,
                         path: row.get("path")?,
                         bytes: unsigned(row, "bytes")?,
                         blake3: row.get("blake3")?,

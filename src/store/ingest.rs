@@ -1,26 +1,20 @@
 //! Takes in what the folder of one run has new: its config once, then its attempts' events and its journal from where
 //! they were read up to.
 
-use std::{
-    collections::HashMap,
-    path::Path,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::collections::HashMap;
 
-use rusqlite::{Connection, OptionalExtension, Transaction, named_params, types::Value};
+use rusqlite::{Connection, OptionalExtension, Params, Transaction, named_params, types::Value};
 
 use super::{
     Store, attempt,
-    columns::{self, int, json},
+    columns::{int, json, unsigned},
     damage::{damaged, each_line, repaired},
     history,
     lines::{News, news},
 };
 use crate::{
     base::{
-        Result, RunId,
-        clock::Millis,
-        files,
+        Result, RunId, clock, files,
         folders::{Root, RunFolder},
     },
     event::Note,
@@ -36,7 +30,7 @@ impl Store {
     /// [`Damage`]: super::Damage
     pub fn ingest(&mut self, id: &RunId) -> Result<()> {
         let folder = self.root.run(id);
-        let known = self.read(|index| Known::one(index, id))?;
+        let known = self.read(|index| Known::of(index, &folder))?;
         if self.read_only || known.is_some_and(|known| !known.is_behind(&folder)) {
             return Ok(());
         }
@@ -44,6 +38,9 @@ impl Store {
         self.write(|index| take_run(index, &root, &folder))
     }
 }
+
+/// The run whose id starts with a folder's name: 'g' follows the last hex digit.
+const IN_FOLDER: &str = "id >= ?1 AND id < ?1 || 'g'";
 
 /// How far the folder of a run was read.
 #[derive(Debug, Default)]
@@ -55,37 +52,33 @@ pub struct Known {
 }
 
 impl Known {
-    /// What is known of one run.
-    pub fn one(index: &Connection, id: &RunId) -> rusqlite::Result<Option<Self>> {
-        Ok(Self::query(index, "WHERE runs.id = ?1", [id.to_string()])?.into_values().next())
+    /// What is known of one folder.
+    fn of(index: &Connection, folder: &RunFolder) -> rusqlite::Result<Option<Self>> {
+        let which = format!("WHERE {IN_FOLDER}");
+        Ok(Self::query(index, &which, [folder.name()])?.into_values().next())
     }
 
-    /// What is known of all runs.
-    pub fn all(index: &Connection) -> rusqlite::Result<HashMap<RunId, Self>> {
+    /// What is known of all folders, by their names.
+    pub fn all(index: &Connection) -> rusqlite::Result<HashMap<String, Self>> {
         Self::query(index, "", [])
     }
 
-    fn query(
-        index: &Connection,
-        which: &str,
-        parameters: impl rusqlite::Params,
-    ) -> rusqlite::Result<HashMap<RunId, Self>> {
-        let sql = format!(
-            "SELECT runs.id, runs.run, runs.journal, attempts.attempt, attempts.events
+    fn query(index: &Connection, which: &str, parameters: impl Params) -> rusqlite::Result<HashMap<String, Self>> {
+        let mut statement = index.prepare_cached(&format!(
+            "SELECT substr(id, 1, 16) AS folder, runs.run, journal, attempt, events
              FROM runs
              LEFT JOIN attempts ON attempts.run = runs.run
              {which}
-             ORDER BY runs.run, attempts.attempt"
-        );
-        let mut statement = index.prepare_cached(&sql)?;
+             ORDER BY runs.run, attempt"
+        ))?;
         let mut rows = statement.query(parameters)?;
-        let mut known: HashMap<RunId, Self> = HashMap::new();
+        let mut known: HashMap<String, Self> = HashMap::new();
         while let Some(row) = rows.next()? {
-            let entry = known.entry(columns::id(row)?).or_default();
+            let entry = known.entry(row.get("folder")?).or_default();
             entry.run = row.get("run")?;
-            entry.journal = row.get::<_, i64>("journal")? as u64;
+            entry.journal = unsigned(row, "journal")?;
             if let Some(attempt) = row.get("attempt")? {
-                entry.attempts.push((attempt, row.get::<_, i64>("events")? as u64));
+                entry.attempts.push((attempt, unsigned(row, "events")?));
             }
         }
         Ok(known)
@@ -108,15 +101,19 @@ impl Known {
 
 /// Takes in what the folder of a run has new. A folder without a config is no run yet.
 pub fn take_run(index: &Transaction, root: &Root, folder: &RunFolder) -> rusqlite::Result<()> {
-    let Some(frozen) = config(index, root, folder)? else { return Ok(()) };
-    let mut known = Known::one(index, &frozen.id)?;
-    if known.as_ref().is_some_and(|known| known.is_ahead(folder)) {
-        forget(index, root, &frozen.id)?;
-        known = None;
-    }
+    let known = match Known::of(index, folder)? {
+        Some(known) if known.is_ahead(folder) => {
+            forget(index, root, folder)?;
+            None
+        }
+        known => known,
+    };
     let known = match known {
         Some(known) => known,
-        None => Known { run: insert_run(index, root, folder, &frozen)?, ..Known::default() },
+        None => match config(index, root, folder)? {
+            Some(frozen) => Known { run: insert_run(index, root, folder, &frozen)?, ..Known::default() },
+            None => return Ok(()),
+        },
     };
     let read: HashMap<u32, u64> = known.attempts.iter().copied().collect();
     for attempt in folder.attempts() {
@@ -127,10 +124,10 @@ pub fn take_run(index: &Transaction, root: &Root, folder: &RunFolder) -> rusqlit
     summarize(index, known.run)
 }
 
-/// Removes a run and all that is known of it.
-pub fn forget(index: &Transaction, root: &Root, id: &RunId) -> rusqlite::Result<()> {
-    index.execute("DELETE FROM runs WHERE id = ?1", [id.to_string()])?;
-    repaired(index, &root.relative(root.run(id).path()))
+/// Removes the run of a folder and all that is known of it.
+pub fn forget(index: &Transaction, root: &Root, folder: &RunFolder) -> rusqlite::Result<()> {
+    index.execute(&format!("DELETE FROM runs WHERE {IN_FOLDER}"), [folder.name()])?;
+    repaired(index, &root.relative(folder.path()))
 }
 
 fn config(index: &Transaction, root: &Root, folder: &RunFolder) -> rusqlite::Result<Option<FrozenRun>> {
@@ -139,8 +136,11 @@ fn config(index: &Transaction, root: &Root, folder: &RunFolder) -> rusqlite::Res
         return Ok(None);
     }
     let frozen = files::read_json::<FrozenRun>(&path).map_err(|e| e.why).and_then(|frozen| {
-        let at_home = folder.path().file_name().is_some_and(|name| name == frozen.id.folder().as_str());
-        if at_home { Ok(frozen) } else { Err(format!("it is of the run {}, which belongs elsewhere", frozen.id)) }
+        if frozen.id.folder() == folder.name() {
+            Ok(frozen)
+        } else {
+            Err(format!("it is of the run {}, which belongs elsewhere", frozen.id))
+        }
     });
     match frozen {
         Ok(frozen) => Ok(Some(frozen)),
@@ -152,7 +152,7 @@ fn insert_run(index: &Transaction, root: &Root, folder: &RunFolder, frozen: &Fro
     index.prepare_cached("INSERT INTO runs (id, created, config) VALUES (:id, :created, :config)")?.execute(
         named_params! {
             ":id": frozen.id.to_string(),
-            ":created": modified(&folder.config()),
+            ":created": clock::modified(&folder.config()),
             ":config": json(&frozen.config)?,
         },
     )?;
@@ -163,12 +163,6 @@ fn insert_run(index: &Transaction, root: &Root, folder: &RunFolder, frozen: &Fro
         insert.execute(named_params! { ":run": run, ":path": path, ":value": column(&value) })?;
     }
     Ok(run)
-}
-
-/// When a file was last written, in ms since the Unix epoch.
-fn modified(path: &Path) -> Millis {
-    let time = path.metadata().and_then(|m| m.modified()).unwrap_or(SystemTime::now());
-    time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as Millis)
 }
 
 /// A leaf as a column.
@@ -203,7 +197,8 @@ fn summarize(index: &Transaction, run: i64) -> rusqlite::Result<()> {
              attempts      = (SELECT count(*)     FROM attempts WHERE run = :run),
              last_attempt  = (SELECT max(attempt) FROM attempts WHERE run = :run),
              ready_attempt = (SELECT max(attempt) FROM attempts WHERE run = :run AND ready IS NOT NULL),
-             step          = coalesce((SELECT max(step) FROM points WHERE run = :run AND name = 'train/loss'), 0),
+             step          = coalesce((SELECT step FROM points WHERE run = :run AND name = 'train/loss'
+                                       ORDER BY step DESC LIMIT 1), 0),
              last_val_loss = (SELECT value FROM points WHERE run = :run AND name = 'val/loss'
                               ORDER BY step DESC LIMIT 1),
              (best_step, best_val_loss) = (SELECT step, value FROM points WHERE run = :run AND name = 'val/loss'

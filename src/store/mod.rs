@@ -12,7 +12,7 @@
 //! transaction that stores what it read there. A lock file keeps those who open the index from those who put another
 //! in its place, so that none takes one file's log for the other's.
 //!
-//! The index is never fsynced on commit: what a power cut takes from it stands in the folders.
+//! A commit does not wait for the disk: what a power cut takes from the index stands in the folders.
 
 mod attempt;
 mod columns;

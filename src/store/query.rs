@@ -6,7 +6,7 @@ use rusqlite::{Connection, Params, Row};
 
 use super::{
     Store,
-    columns::{Float, from_json, from_json_option, id, unsigned},
+    columns::{Float, from_json, from_json_option, id, unsigned, unsigned_option},
     history,
     rows::{ExperimentRow, RunRow},
     state::{self, Latest},
@@ -162,7 +162,6 @@ fn looking_for(prefix: &str) -> String {
 
 /// All of a run but its experiments and its state, which waits for a look at the folder.
 fn run_row(index: &Connection, row: &Row) -> rusqlite::Result<(RunRow, Option<Latest>)> {
-    let best_step = row.get::<_, Option<i64>>("best_step")?.map(|step| step as u64);
     let latest = match row.get::<_, Option<u32>>("last_attempt")? {
         Some(_) => Some(Latest::from_row(row)?),
         None => None,
@@ -174,7 +173,7 @@ fn run_row(index: &Connection, row: &Row) -> rusqlite::Result<(RunRow, Option<La
         config: from_json(row, "config")?,
         state: RunState::Queued,
         step: unsigned(row, "step")?,
-        best: best_step.zip(row.get("best_val_loss")?),
+        best: unsigned_option(row, "best_step")?.zip(row.get("best_val_loss")?),
         last_val_loss: row.get::<_, Option<Float>>("last_val_loss")?.map(|Float(value)| value),
         tokens_per_second: match goes_on {
             true => history::tokens_per_second(index, row.get("run")?)?,

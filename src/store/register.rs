@@ -1,6 +1,10 @@
 //! What commands say of runs and experiments: into the folders first, then into the index.
 
-use std::path::{Component, Path};
+use std::{
+    panic::resume_unwind,
+    path::{Component, Path},
+    thread,
+};
 
 use super::{Store, experiments, ingest, lines};
 use crate::{
@@ -18,7 +22,7 @@ impl Store {
     pub fn register(&mut self, experiment: &str, expansion: &Expansion, runs: &[FrozenRun]) -> Result<()> {
         let root = self.root.clone();
         check_name(experiment)?;
-        runs.iter().try_for_each(|run| freeze(&root, run))?;
+        freeze_all(&root, runs)?;
         files::sync_folder(&root.runs()).doing(Exit::Store, || format!("writing {}", root.runs().display()))?;
         lines::append(&root.experiment_journal(experiment), expansion)?;
         self.write(|index| {
@@ -48,6 +52,17 @@ fn check_name(experiment: &str) -> Result<()> {
             "that cannot name a folder",
         )),
     }
+}
+
+/// Writes the `config.json` of each run. That waits for the disk, not for the CPU, and many wait no longer than one.
+fn freeze_all(root: &Root, runs: &[FrozenRun]) -> Result<()> {
+    const WRITERS: usize = 16;
+    let some = runs.len().div_ceil(WRITERS).max(1);
+    thread::scope(|scope| {
+        let writers = runs.chunks(some).map(|some| scope.spawn(|| some.iter().try_for_each(|run| freeze(root, run))));
+        let writers: Vec<_> = writers.collect(); // all are at work before we wait for the first
+        writers.into_iter().try_for_each(|writer| writer.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    })
 }
 
 /// Writes `config.json`, unless it is there.

@@ -86,3 +86,47 @@ pub fn beside(path: &Path, suffix: &str) -> std::path::PathBuf {
     name.push(suffix);
     name.into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GROW: &str = "ALTER TABLE tea ADD COLUMN grams INTEGER; UPDATE tea SET grams = 5";
+    const FAIL: &str = "DELETE FROM tea; SELECT * FROM coffee";
+
+    fn version_1() -> Connection {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrate(&mut connection, &["CREATE TABLE tea (name TEXT)"]).unwrap();
+        connection.execute_batch("INSERT INTO tea VALUES ('assam')").unwrap();
+        connection
+    }
+
+    fn count(connection: &Connection, what: &str) -> i64 {
+        connection.query_row(&format!("SELECT count(*) FROM tea WHERE {what}"), [], |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn an_old_index_is_migrated_and_keeps_what_it_holds() {
+        let mut connection = version_1();
+        let migrations = ["CREATE TABLE tea (name TEXT)", GROW, "INSERT INTO tea VALUES ('sencha', 3)"];
+        migrate(&mut connection, &migrations).unwrap();
+        migrate(&mut connection, &migrations).unwrap();
+        assert_eq!(check(&connection, &migrations).unwrap(), 3);
+        assert_eq!((count(&connection, "grams = 5"), count(&connection, "true")), (1, 2));
+    }
+
+    #[test]
+    fn a_migration_that_fails_changes_nothing() {
+        let mut connection = version_1();
+        let migrations = ["CREATE TABLE tea (name TEXT)", GROW, FAIL];
+        assert!(matches!(migrate(&mut connection, &migrations), Err(Refusal::Sql(_))));
+        assert_eq!(check(&connection, &migrations).unwrap(), 1);
+        assert_eq!(count(&connection, "name = 'assam'"), 1);
+        assert!(connection.prepare("SELECT grams FROM tea").is_err());
+    }
+
+    #[test]
+    fn names_of_files_that_cannot_be_written() {
+        assert_eq!(immutable_uri(Path::new("/a b/50%#?é/exp.db")), "file:/a b/50%25%23%3Fé/exp.db?immutable=1");
+    }
+}

@@ -5,12 +5,7 @@ use rusqlite::Row;
 
 use super::columns::from_json_option;
 use crate::{
-    base::{
-        Result,
-        clock::{self, Millis},
-        files::Lock,
-        folders::RunFolder,
-    },
+    base::{Result, clock, files::Lock, folders::RunFolder},
     event::{Outcome, RunState, Started},
     spec::RunConfig,
 };
@@ -61,14 +56,8 @@ fn running(folder: &RunFolder, config: &RunConfig, latest: Option<&Latest>) -> R
         Some(Latest { started: Some(started), outcome: None, gave_up: None }) => {
             RunState::Running { slot: started.device.clone(), since: started.at }
         }
-        _ => RunState::Running { slot: config.run.device.clone(), since: locked_since(folder) },
+        _ => RunState::Running { slot: config.run.device.clone(), since: clock::modified(&folder.lock()) },
     }
-}
-
-fn locked_since(folder: &RunFolder) -> Millis {
-    let modified = folder.lock().metadata().and_then(|m| m.modified());
-    let since = modified.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-    since.map_or_else(clock::now, |d| d.as_millis() as Millis)
 }
 
 /// The step of the newest whole checkpoint in a run's folder. The manifest is written last. A later attempt's checkpoint

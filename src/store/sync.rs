@@ -1,6 +1,6 @@
 //! Reconciles the index with all folders. Looks at sizes first: where nothing changed, nothing is read or locked.
 
-use std::{collections::HashMap, path::Path};
+use std::{collections::HashMap, fs::DirEntry, path::Path};
 
 use super::{
     Store,
@@ -9,7 +9,7 @@ use super::{
     ingest::{self, Known},
     lines::{News, news},
 };
-use crate::base::{Result, RunId, folders::RunFolder};
+use crate::base::{Result, folders::RunFolder};
 
 impl Store {
     /// Takes in what all folders have new and forgets what has no folder any more. Does nothing to a store that is for
@@ -32,12 +32,11 @@ impl Store {
 
     fn sync_runs(&mut self, names: &[String]) -> Result<()> {
         let root = self.root.clone();
-        let mut known: HashMap<String, (RunId, Known)> =
-            self.read(Known::all)?.into_iter().map(|(id, known)| (id.folder(), (id, known))).collect();
+        let mut known = self.read(Known::all)?;
         for name in names {
             let folder = RunFolder::new(root.runs().join(name));
             let behind = match known.remove(name) {
-                Some((_, known)) => known.is_behind(&folder),
+                Some(known) => known.is_behind(&folder),
                 None => folder.config().exists(),
             };
             if behind {
@@ -47,7 +46,8 @@ impl Store {
         if known.is_empty() {
             return Ok(());
         }
-        self.write(|index| known.values().try_for_each(|(id, _)| ingest::forget(index, &root, id)))
+        let gone = || known.keys().map(|name| RunFolder::new(root.runs().join(name)));
+        self.write(|index| gone().try_for_each(|folder| ingest::forget(index, &root, &folder)))
     }
 
     fn sync_experiments(&mut self, names: &[String]) -> Result<()> {
@@ -79,7 +79,11 @@ impl Store {
 /// The folders in a folder, sorted; none where it is absent. Names that are not UTF-8 are not ours.
 fn folder_names(path: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let folders = entries.filter(|entry| entry.path().is_dir());
+    let is_folder = |entry: &DirEntry| match entry.file_type() {
+        Ok(kind) if kind.is_symlink() => entry.path().is_dir(),
+        kind => kind.is_ok_and(|kind| kind.is_dir()),
+    };
+    let folders = entries.filter(is_folder);
     let mut names: Vec<String> = folders.filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort_unstable();
     names

@@ -25,7 +25,8 @@ pub struct Home {
 impl Home {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        Self { root: Root::new(dir.path()), _dir: dir }
+        let root = Root::new(dir.path().join("my runs; 100% #1? 'é' 😀"));
+        Self { _dir: dir, root }
     }
 
     /// Its index, with one experiment of `n` runs.

@@ -59,16 +59,16 @@ fn a_journal_that_ends_in_half_a_line_goes_on() {
 #[test]
 fn one_bad_folder_stops_no_other() {
     let (home, mut store, ids) = Home::with_runs(3);
+    let whole = fs::read(home.root.run(&ids[0]).config()).unwrap();
     fs::write(home.root.run(&ids[0]).config(), "{").unwrap();
+    store.sync().unwrap();
+    assert_eq!(store.runs(None).unwrap().len(), 3, "what was taken in stays");
+    drop(store);
     let stranger = Root::new(home.root.path()).runs().join("0123456789abcdef");
     fs::create_dir_all(&stranger).unwrap();
     fs::copy(home.root.run(&ids[1]).config(), stranger.join("config.json")).unwrap();
     fs::create_dir_all(home.root.runs().join("fedcba9876543210")).unwrap(); // made, not filled yet
-    let mut store = {
-        drop(store.sync());
-        drop(store);
-        Store::rebuild(&home.root).unwrap()
-    };
+    let mut store = Store::rebuild(&home.root).unwrap();
     assert_eq!(store.runs(None).unwrap().len(), 2);
     let damage = store.damage().unwrap();
     assert_eq!(damage.len(), 2, "{damage:?}");
@@ -76,8 +76,7 @@ fn one_bad_folder_stops_no_other() {
         damage.iter().any(|d| d.file == "runs/0123456789abcdef/config.json" && d.why.contains("belongs elsewhere"))
     );
 
-    let text = serde_json::to_vec(&frozen(0)).unwrap();
-    fs::write(home.root.run(&ids[0]).config(), text).unwrap();
+    fs::write(home.root.run(&ids[0]).config(), whole).unwrap();
     fs::remove_dir_all(&stranger).unwrap();
     store.sync().unwrap();
     assert_eq!((store.runs(None).unwrap().len(), store.damage().unwrap()), (3, vec![]));
@@ -99,6 +98,20 @@ fn a_file_that_lost_its_end_is_read_again() {
     fs::remove_dir_all(home.root.run(&ids[0]).attempt(1)).unwrap();
     store.ingest(&ids[0]).unwrap();
     assert_eq!(store.run(&ids[0]).unwrap().unwrap().state, RunState::Queued);
+}
+
+#[test]
+fn a_file_that_could_not_be_read_is_read_when_it_can() {
+    let (home, mut store, ids) = Home::with_runs(1);
+    let events = home.root.run(&ids[0]).events(1);
+    fs::create_dir_all(&events).unwrap();
+    store.sync().unwrap();
+    store.sync().unwrap();
+    assert_eq!(store.damage().unwrap().len(), 1);
+    fs::remove_dir(&events).unwrap();
+    home.append(&ids[0], 1, &[started(1), ready(0), step(1, 1.0)]);
+    store.sync().unwrap();
+    assert_eq!((store.damage().unwrap(), store.run(&ids[0]).unwrap().unwrap().step), (vec![], 1));
 }
 
 #[test]
@@ -190,6 +203,25 @@ fn an_index_cut_short_is_an_error_with_a_hint() {
     assert_eq!(error.exit, Exit::Store);
     assert!(error.hint.unwrap().contains("exp store rebuild"));
     assert_eq!(Store::rebuild(&home.root).unwrap().runs(None).unwrap().len(), 200);
+}
+
+/// `version-1.sql` is what the first released index held; it stays as it is for ever.
+#[test]
+fn an_index_of_version_1_opens_and_says_what_it_said() {
+    let home = Home::new();
+    fs::create_dir_all(home.root.runs()).unwrap();
+    Connection::open(home.root.database()).unwrap().execute_batch(include_str!("version-1.sql")).unwrap();
+    let mut store = Store::open(&home.root).unwrap();
+    store.sync().unwrap();
+    let rows = store.runs(Some("sweep")).unwrap();
+    let states: Vec<_> = rows.iter().map(|row| row.state.clone()).collect();
+    assert_eq!(states, [RunState::Done, RunState::Failed { why: "killed by signal 9".into() }]);
+    assert_eq!((rows[0].step, rows[0].best, rows[0].tokens_per_second), (3, Some((3, 3.25)), Some(1003.0)));
+    let losses = store.curve(&rows[0].id, "train/loss").unwrap();
+    assert_eq!(losses.iter().map(|p| (p.step, p.attempt)).collect::<Vec<_>>(), [(1, 1), (2, 1), (3, 2)]);
+    assert!(losses[1].value.is_nan());
+    assert_eq!(store.attempts(&rows[0].id).unwrap()[1].warnings[0], "it's slow");
+    assert_eq!(store.artifacts(&rows[0].id).unwrap().len(), 2);
 }
 
 #[test]

@@ -60,7 +60,7 @@ impl Try {
     }
 
     fn progress(&self, attempt: u32, first: u64, last: u64) -> Vec<Event> {
-        let evaluates = |k: &u64| k % self.eval_every == 0;
+        let evaluates = |k: &u64| k.is_multiple_of(self.eval_every);
         (first..=last)
             .flat_map(|k| {
                 let evaluation = Some(k).filter(evaluates).map(|k| eval(k, value(attempt, k)));

@@ -4,7 +4,7 @@ use std::{
     fs,
     os::unix::{fs::PermissionsExt, process::CommandExt},
     process::{Child, Command, Stdio},
-    sync::mpsc,
+    sync::{Barrier, mpsc},
     thread,
     time::Duration,
 };
@@ -29,7 +29,10 @@ fn another_process() {
     match role.as_str() {
         "look" => look(&root),
         "read" => read(&root),
-        number => work(&root, number.parse().unwrap()),
+        role => match role.strip_prefix("train ") {
+            Some(number) => train(&root, number.parse().unwrap()),
+            None => work(&root, role.parse().unwrap()),
+        },
     }
 }
 
@@ -58,6 +61,17 @@ fn work(root: &Root, number: u64) {
         assert_eq!(store.runs(Some(&format!("sweep {number}"))).unwrap().len(), 3);
     }
     store.sync().unwrap();
+}
+
+/// Trains a run that is registered, and has each step taken in.
+fn train(root: &Root, number: u64) {
+    let (id, mut store) = (frozen(number).id, Store::open(root).unwrap());
+    append(&root.run(&id), 1, &[started(1), ready(0)].iter().map(line).collect::<String>());
+    for k in 1..=60 {
+        append(&root.run(&id), 1, &line(&step(k, 1.0)));
+        store.ingest(&id).unwrap();
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Lists the runs over and over.
@@ -120,6 +134,28 @@ fn eight_processes_make_and_fill_one_index_while_others_look() {
 }
 
 #[test]
+fn the_first_to_open_an_index_lose_nothing_to_each_other() {
+    for _ in 0..20 {
+        let home = Home::new();
+        let start = Barrier::new(8);
+        thread::scope(|s| {
+            for number in 0..8 {
+                let (home, start) = (&home, &start);
+                s.spawn(move || {
+                    start.wait();
+                    let mut store = Store::open(&home.root).unwrap();
+                    store
+                        .register(&format!("sweep {number}"), &expansion(&[frozen(number)]), &[frozen(number)])
+                        .unwrap();
+                });
+            }
+        });
+        let store = Store::open(&home.root).unwrap();
+        assert_eq!((store.runs(None).unwrap().len(), store.experiments().unwrap().len()), (8, 8));
+    }
+}
+
+#[test]
 fn a_killed_writer_leaves_a_whole_index() {
     let home = Home::new();
     for round in 1..=12u64 {
@@ -168,27 +204,29 @@ fn an_exclusive_lock_held_elsewhere_is_waited_for() {
 }
 
 #[test]
-fn threads_write_to_one_index_and_rebuild_it_meanwhile() {
-    let (home, mut store, ids) = Home::with_runs(6);
+fn an_index_is_rebuilt_while_others_write_to_it() {
+    let (home, mut store, ids) = Home::with_runs(4);
+    let children: Vec<_> = (0..4).map(|number| start(&format!("train {number}"), &home.root)).collect();
     thread::scope(|s| {
-        for id in &ids {
-            s.spawn(|| {
-                let mut store = Store::open(&home.root).unwrap();
-                home.append(id, 1, &[started(1), ready(0)]);
-                for k in 1..=60 {
-                    home.append(id, 1, &[step(k, 1.0)]);
-                    store.ingest(id).unwrap();
-                }
-            });
-        }
-        for _ in 0..5 {
+        s.spawn(|| {
+            for _ in 0..40 {
+                store.sync().unwrap();
+                store.runs(None).unwrap();
+            }
+        });
+        for _ in 0..6 {
             Store::rebuild(&home.root).unwrap().runs(None).unwrap();
         }
     });
+    succeeded(children);
     store.sync().unwrap();
     for id in &ids {
         assert_eq!(store.curve(id, "train/loss").unwrap().len(), 60);
     }
+    drop(store);
+    let grown = dump(&home.root);
+    drop(Store::rebuild(&home.root).unwrap());
+    assert_eq!(grown, dump(&home.root));
 }
 
 /// Root may write everywhere, so that a read-only folder needs another user.
@@ -198,9 +236,9 @@ fn a_read_only_folder_can_be_read() {
     home.append(&ids[0], 1, &[started(1), ready(0), step(1, 1.0), finished(Outcome::Done)]);
     fs::write(home.root.run(&ids[1]).lock(), "").unwrap();
     store.sync().unwrap();
-    let folders = [home.root.path().to_owned(), home.root.runs()];
+    fs::set_permissions(home.root.path().parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
     let set = |mode: u32| {
-        for path in &folders {
+        for path in [home.root.path(), &home.root.runs()] {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         }
     };

@@ -64,7 +64,11 @@ fn a_run_tells_what_its_events_told() {
 
 #[test]
 fn numbers_survive() {
-    let (home, mut store, ids) = Home::with_runs(1);
+    let (home, mut store, ids) = Home::with_runs(2);
+    home.append(&ids[1], 1, &[started(1), ready(0), eval(0, f64::NAN), eval(1, f64::NEG_INFINITY)]);
+    store.ingest(&ids[1]).unwrap();
+    assert_eq!(store.run(&ids[1]).unwrap().unwrap().best, None);
+
     let losses = [0.1 + 0.2, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e-300, 3.0, -0.0, f64::MAX];
     home.append(&ids[0], 1, &[started(1), ready(0)]);
     for (k, &loss) in (1..).zip(&losses) {
@@ -98,12 +102,14 @@ fn resumes_leave_one_value_per_step() {
     assert_eq!(store.run(id).unwrap().unwrap().step, 6, "what lies beyond the resume is void at once");
     assert_eq!(store.metrics(id).unwrap()["val/loss"], [(0, 1.0), (6, 1.0)], "the checkpoint came after its eval");
 
+    home.append(id, 2, &[eval(6, 2.0)]);
     home.append(id, 2, &steps(7, 9, 2.0));
+    store.ingest(id).unwrap();
     home.append(id, 3, &[started(3), ready(8)]);
     home.append(id, 3, &steps(9, 12, 3.0));
     // A worker that was thought dead goes on writing.
     home.append(id, 1, &steps(11, 13, 1.0));
-    home.append(id, 1, &[eval(3, 1.5), finished(Outcome::Done)]);
+    home.append(id, 1, &[eval(3, 1.5), eval(6, 1.0), finished(Outcome::Done)]);
     store.ingest(id).unwrap();
     let curve = store.curve(id, "train/loss").unwrap();
     let attempts: Vec<_> = curve.iter().map(|p| (p.step, p.attempt)).collect();
@@ -122,7 +128,7 @@ fn resumes_leave_one_value_per_step() {
         })
         .collect();
     assert_eq!(attempts, expected);
-    assert_eq!(store.metrics(id).unwrap()["val/loss"], [(0, 1.0), (3, 1.5), (6, 1.0)]);
+    assert_eq!(store.metrics(id).unwrap()["val/loss"], [(0, 1.0), (3, 1.5), (6, 2.0)], "the latest counts");
     assert_eq!(
         store.run(id).unwrap().unwrap().state,
         RunState::Interrupted { step: 0 },
