@@ -17,7 +17,7 @@ const SMALL: usize = 4_000_000;
 /// Parts of a small model's batch.
 const PARTS: usize = 4;
 /// Positions of a micro-batch, unless one sequence has more.
-const ROWS: usize = 512;
+const ROWS: usize = 256;
 /// Logits that are held at once.
 const LOGITS: usize = 1 << 22;
 /// Numbers of a large weight that are packed at once.
@@ -44,6 +44,8 @@ pub struct Workspace {
     pub packed: usize,
     /// A part of a weight that is packed as it is used; 0 where all are kept packed.
     pub pack: usize,
+    /// What helpers compute head by head before it is put together; 0 where a worker has none.
+    pub by_head: usize,
     /// Bytes of everything.
     pub bytes: u64,
 }
@@ -74,7 +76,8 @@ impl Workspace {
         let all_packed: usize = weights.iter().map(|&[outputs, inputs]| packed_len(inputs, outputs, PANEL)).sum();
         let widest = weights.iter().flatten().max().copied().unwrap_or(0);
         let (packed, pack) = if small { (all_packed, 0) } else { (0, PACKED.max(packed_len(widest, PANEL, PANEL))) };
-        let mut space = Self { parts, workers, helpers, rows, head_rows, params, packed, pack, bytes: 0 };
+        let by_head = if helpers > 1 { rows * qkv_width(m) } else { 0 };
+        let mut space = Self { parts, workers, helpers, rows, head_rows, params, packed, pack, by_head, bytes: 0 };
         space.bytes = space.count(m, vocab) as u64;
         space
     }
@@ -85,7 +88,7 @@ impl Workspace {
         let (d, qkv) = (m.d_model, qkv_width(m));
         let norm = matrix(d) + column;
         let layer = 2 * norm + matrix(qkv) + matrix(d) + Buffer::bytes(self.rows * m.heads) + 2 * matrix(m.d_ff);
-        let passing = 4 * matrix(d) + matrix(qkv) + matrix(m.d_ff) + Buffer::bytes(self.rows * qkv) + column;
+        let passing = 4 * matrix(d) + matrix(qkv) + matrix(m.d_ff) + Buffer::bytes(self.by_head) + column;
         let logits = Buffer::bytes(self.head_rows * stride(vocab));
         let rooms = self.helpers * Scratch::bytes(d / m.heads, m.context);
         let worker = m.layers * layer + norm + passing + logits + rooms + Buffer::bytes(self.pack);

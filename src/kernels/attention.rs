@@ -5,7 +5,7 @@
 use super::{
     Buffer, Level,
     gemm::{Lhs, Rhs, Start, gemm, pack_transposed, packed_len},
-    pointwise::exp,
+    pointwise::exp2,
     simd::kernel,
 };
 use crate::base::rng::DropoutMask;
@@ -26,6 +26,8 @@ pub struct Heads {
     pub group: usize,
     /// Leading dimension of queries, keys and values, which lie side by side in a row.
     pub ld: usize,
+    /// Leading dimension of the output and its gradient, in which the heads of the group lie side by side.
+    pub ldo: usize,
     /// What the dropout of the weights follows from, if any: the mask, and the index of the first head's first weight.
     /// Weights are numbered (H, T, T) from there.
     pub dropout: Option<(DropoutMask, u32)>,
@@ -65,8 +67,14 @@ impl Scratch {
 }
 
 impl Heads {
+    /// What scores are multiplied with.
     fn scale(&self) -> f32 {
         1.0 / (self.width as f32).sqrt()
+    }
+
+    /// The same for exponentials of base 2.
+    fn scale2(&self) -> f32 {
+        std::f32::consts::LOG2_E * self.scale()
     }
 
     /// The mask of one query head, and the index of its first weight.
@@ -81,8 +89,18 @@ impl Heads {
     }
 }
 
-/// O = softmax(scale · Q·Kᵀ)·V for each query head of the group. `q`, `k` and `v` begin at their head's first number;
-/// `out` is (T, group · W) without gaps, `logsum` (group, T) takes ln Σ exp of each row of scores.
+/// Where the gradients of queries, keys and values go: rows that begin at `at` in rows of `ld`.
+pub struct Gradient<'a> {
+    /// The rows.
+    pub data: &'a mut [f32],
+    /// From one row to the next.
+    pub ld: usize,
+    /// Where the group's queries, its keys and its values begin in a row.
+    pub at: [usize; 3],
+}
+
+/// O = softmax(scale · Q·Kᵀ)·V for each query head of the group. All operands begin at their head's first number;
+/// `logsum` (group, T) takes log₂ Σ exp of each row of scores.
 pub fn forward(
     level: Level,
     h: Heads,
@@ -93,7 +111,7 @@ pub fn forward(
 ) {
     let (t, w, ld) = (h.context, h.width, row_len(h.context));
     let keys = &mut room.keys[..packed_len(w, t, level.panel())];
-    pack_transposed(k, h.ld, [w, t], level.panel(), keys, 0);
+    pack_transposed(level, k, h.ld, [w, t], keys, 0);
     for head in 0..h.group {
         let (q, logsum) = (&q[head * w..], &mut logsum[head * t..][..t]);
         for (row, rows, columns) in Heads::strips(0, t) {
@@ -101,37 +119,33 @@ pub fn forward(
             let shape = [rows, columns, w];
             gemm(level, shape, Lhs::rows(&q[row * h.ld..], h.ld), Rhs::Panels(keys), Start::Zero, p, ld);
             let mut inverse = [0.0; STRIP];
-            softmax(level, h.scale(), row, columns, p, ld, &mut logsum[row..row + rows], &mut inverse);
+            softmax(level, h.scale2(), row, columns, p, ld, &mut logsum[row..row + rows], &mut inverse);
             if let Some(mask) = h.mask(head) {
                 drop_weights(level, mask, t, row, columns, p, ld);
             }
-            let o = &mut out[row * h.group * w + head * w..];
-            gemm(level, [rows, w, columns], Lhs::rows(p, ld), Rhs::Rows(v, h.ld), Start::Zero, o, h.group * w);
-            for (o, inverse) in o.chunks_mut(h.group * w).zip(&inverse[..rows]) {
-                o[..w].iter_mut().for_each(|o| *o *= inverse);
-            }
+            let o = &mut out[row * h.ldo + head * w..];
+            gemm(level, [rows, w, columns], Lhs::rows(p, ld), Rhs::Rows(v, h.ld), Start::Zero, o, h.ldo);
+            scale_rows(level, w, h.ldo, &inverse[..rows], o);
         }
     }
 }
 
-/// The gradients of queries, keys and values. `out` and `dout` are those of [`forward`] with a leading dimension
-/// `ldo`, beginning at the group's first number. `d` is (T, (group + 2) · W) without gaps: the group's queries, then keys, then values; overwritten.
-#[allow(clippy::too_many_arguments)]
+/// The gradients of queries, keys and values, which are overwritten. `out` and `logsum` are those of [`forward`], `dout`
+/// is the gradient of `out`; all operands begin at their head's first number.
 pub fn backward(
     level: Level,
     h: Heads,
     [q, k, v]: [&[f32]; 3],
     [out, dout]: [&[f32]; 2],
-    ldo: usize,
     logsum: &[f32],
-    d: &mut [f32],
+    Gradient { data: d, ld: ldd, at: [q_at, k_at, v_at] }: Gradient,
     room: &mut Scratch,
 ) {
-    let (t, w, ld, ldd) = (h.context, h.width, row_len(h.context), (h.group + 2) * h.width);
+    let (t, w, ld, ldo) = (h.context, h.width, row_len(h.context), h.ldo);
     let packed = packed_len(w, t, level.panel());
     let (keys, values) = (&mut room.keys[..packed], &mut room.values[..packed]);
-    pack_transposed(k, h.ld, [w, t], level.panel(), keys, 0);
-    pack_transposed(v, h.ld, [w, t], level.panel(), values, 0);
+    pack_transposed(level, k, h.ld, [w, t], keys, 0);
+    pack_transposed(level, v, h.ld, [w, t], values, 0);
     for head in 0..h.group {
         let (q, logsum) = (&q[head * w..], &logsum[head * t..][..t]);
         let (out, dout) = (&out[head * w..], &dout[head * w..]);
@@ -144,13 +158,22 @@ pub fn backward(
                 gemm(level, shape, Lhs::rows(&q[row * h.ld..], h.ld), Rhs::Panels(keys), Start::Zero, p, ld);
                 gemm(level, shape, Lhs::rows(&dout[row * ldo..], ldo), Rhs::Panels(values), Start::Zero, s, ld);
                 let mut delta = [0.0; STRIP];
-                for (i, delta) in delta[..rows].iter_mut().enumerate() {
-                    let at = (row + i) * ldo;
-                    *delta = out[at..at + w].iter().zip(&dout[at..at + w]).map(|(o, d)| o * d).sum();
-                }
+                dots(level, w, ldo, &out[row * ldo..], &dout[row * ldo..], &mut delta[..rows]);
                 let logsum = &logsum[row..row + rows];
-                softmax_backward(level, h.scale(), row, columns, t, h.mask(head), p, s, ld, logsum, &delta);
-                let dq = &mut d[row * ldd + head * w..];
+                softmax_backward(
+                    level,
+                    [h.scale(), h.scale2()],
+                    row,
+                    columns,
+                    t,
+                    h.mask(head),
+                    p,
+                    s,
+                    ld,
+                    logsum,
+                    &delta,
+                );
+                let dq = &mut d[row * ldd + q_at + head * w..];
                 gemm(level, [rows, w, columns], Lhs::rows(s, ld), Rhs::Rows(k, h.ld), Start::Zero, dq, ldd);
             }
             // Columns of the block, which are rows of the gradients of keys and values.
@@ -158,10 +181,10 @@ pub fn backward(
                 let first = top.max(column); // weights above the diagonal are 0
                 let start = if head == 0 && first == column { Start::Zero } else { Start::C };
                 let (at, shape) = ((first - top) * ld + column, [columns, w, bottom - first]);
-                let dk = &mut d[column * ldd + h.group * w..];
+                let dk = &mut d[column * ldd + k_at..];
                 let lhs = Lhs::transposed(&room.slopes[at..], ld);
                 gemm(level, shape, lhs, Rhs::Rows(&q[first * h.ld..], h.ld), start, dk, ldd);
-                let dv = &mut d[column * ldd + (h.group + 1) * w..];
+                let dv = &mut d[column * ldd + v_at..];
                 let lhs = Lhs::transposed(&room.weights[at..], ld);
                 gemm(level, shape, lhs, Rhs::Rows(&dout[first * ldo..], ldo), start, dv, ldd);
             }
@@ -170,8 +193,28 @@ pub fn backward(
 }
 
 kernel! {
-    /// Replaces the scores of a strip whose first row is `first` by exp(scale · (score - the row's largest)), those right
-    /// of the diagonal by 0. `inverse` takes 1 / Σ of each row, `logsum` ln Σ exp(scale · score).
+    /// Multiplies the first `width` numbers of each row with that row's factor.
+    fn scale_rows(s, width: usize, ld: usize, factors: &[f32], x: &mut [f32]) {
+        for (row, factor) in x.chunks_mut(ld).zip(factors) {
+            s.along(width, #[inline(always)] |i, len| s.put(s.mul(s.get(row, i, len), s.splat(*factor)), row, i, len));
+        }
+    }
+}
+
+kernel! {
+    /// The dot product of the first `width` numbers of each pair of rows.
+    fn dots(s, width: usize, ld: usize, x: &[f32], y: &[f32], dots: &mut [f32]) {
+        for ((x, y), dot) in x.chunks(ld).zip(y.chunks(ld)).zip(dots) {
+            let mut sum = s.splat(0.0);
+            s.along(width, #[inline(always)] |i, len| sum = s.mul_add(s.get(x, i, len), s.get(y, i, len), sum));
+            *dot = s.sum(sum);
+        }
+    }
+}
+
+kernel! {
+    /// Replaces the scores of a strip whose first row is `first` by 2^(scale · (score - the row's largest)), those right of
+    /// the diagonal by 0. `inverse` takes 1 / Σ of each row, `logsum` log₂ Σ 2^(scale · score).
     fn softmax(
         s,
         scale: f32,
@@ -190,14 +233,14 @@ kernel! {
             let top = scale * s.largest(top);
             let mut sum = s.splat(0.0);
             for x in row.chunks_exact_mut(S::LANES) {
-                let e = exp(s, s.mul_add(s.load(x), s.splat(scale), s.splat(-top)));
+                let e = exp2(s, s.mul_add(s.load(x), s.splat(scale), s.splat(-top)));
                 sum = s.add(sum, e);
                 s.store(e, x);
             }
             row[first + i + 1..].fill(0.0);
             let sum = s.sum(sum);
             inverse[i] = 1.0 / sum;
-            logsum[i] = top + sum.ln();
+            logsum[i] = top + sum.log2();
         }
     }
 }
@@ -222,11 +265,11 @@ kernel! {
 
 kernel! {
     /// From scores and the slopes of the dropped weights to the dropped weights and the slopes of the scores before
-    /// scaling and masking, for a strip whose first row is `first`: p = exp(scale · score - logsum), with factor f of the
+    /// scaling and masking, for a strip whose first row is `first`: p = 2^(scale2 · score - logsum), with factor f of the
     /// mask, `scores` becomes p·f and `slopes` scale · p · (f · slope - delta).
     fn softmax_backward(
         s,
-        scale: f32,
+        scales: [f32; 2],
         first: usize,
         columns: usize,
         context: usize,
@@ -237,14 +280,14 @@ kernel! {
         logsum: &[f32],
         delta: &[f32],
     ) {
-        let whole = columns.next_multiple_of(S::LANES);
+        let ([scale, scale2], whole) = (scales, columns.next_multiple_of(S::LANES));
         for (i, (p_row, s_row)) in scores.chunks_mut(ld).zip(slopes.chunks_mut(ld)).enumerate() {
             let (p_row, s_row) = (&mut p_row[..whole], &mut s_row[..whole]);
             let (shift, delta) = (s.splat(-logsum[i]), s.splat(delta[i]));
             let index = mask.map_or(0, |m| m.1.wrapping_add(((first + i) * context) as u32));
             let rows = p_row.chunks_exact_mut(S::LANES).zip(s_row.chunks_exact_mut(S::LANES));
             for (j, (p_part, s_part)) in rows.enumerate() {
-                let p = exp(s, s.mul_add(s.load(p_part), s.splat(scale), shift));
+                let p = exp2(s, s.mul_add(s.load(p_part), s.splat(scale2), shift));
                 let factor = match mask {
                     None => s.splat(1.0),
                     Some((mask, _)) => {
@@ -272,7 +315,7 @@ mod tests {
     /// Σ dout · O in f64 by the definition, for one sequence; q, k and v are rows of `ld`.
     fn reference(h: Heads, x: &[f64], dout: &[f32]) -> (Vec<f64>, f64) {
         let (t, w, g) = (h.context, h.width, h.group);
-        let mut out = vec![0.0; t * g * w];
+        let mut out = vec![0.0; t * h.ldo];
         for head in 0..g {
             for i in 0..t {
                 let score = |j: usize| {
@@ -285,7 +328,7 @@ mod tests {
                         .mask(head)
                         .map_or(1.0, |(m, first)| f64::from(m.factor(first.wrapping_add((i * t + j) as u32))));
                     let p = score(j).exp() / sum * factor;
-                    (0..w).for_each(|l| out[(i * g + head) * w + l] += p * x[j * h.ld + (g + 1) * w + l]);
+                    (0..w).for_each(|l| out[i * h.ldo + head * w + l] += p * x[j * h.ld + (g + 1) * w + l]);
                 }
             }
         }
@@ -300,10 +343,10 @@ mod tests {
         for level in Level::available() {
             for (t, w, group, dropout) in [(1, 3, 1, None), (5, 4, 2, dropout), (19, 8, 1, None), (33, 16, 1, dropout)]
             {
-                let h = Heads { context: t, width: w, group, ld: (group + 2) * w + 3, dropout };
+                let h = Heads { context: t, width: w, group, ld: (group + 2) * w + 3, ldo: group * w + 1, dropout };
                 let x = random(1, t * h.ld);
-                let dout = random(2, t * group * w);
-                let (mut out, mut logsum) = (vec![0.0; t * group * w], vec![0.0; group * t]);
+                let dout = random(2, t * h.ldo);
+                let (mut out, mut logsum) = (vec![0.0; t * h.ldo], vec![0.0; group * t]);
                 let mut room = Scratch::new(w, t + 5);
                 let qkv = [&x[..], &x[group * w..], &x[(group + 1) * w..]];
                 forward(level, h, qkv, &mut out, &mut logsum, &mut room);
@@ -313,7 +356,8 @@ mod tests {
                 }
                 let ldd = (group + 2) * w;
                 let mut d = vec![9.0; t * ldd];
-                backward(level, h, qkv, [&out, &dout], group * w, &logsum, &mut d, &mut room);
+                let into = Gradient { data: &mut d, ld: ldd, at: [0, group * w, (group + 1) * w] };
+                backward(level, h, qkv, [&out, &dout], &logsum, into, &mut room);
                 for i in 0..t {
                     for l in 0..ldd {
                         let nudged = |by: f64| {
@@ -334,7 +378,7 @@ mod tests {
     #[test]
     fn long_contexts_cross_blocks() {
         let (t, w) = (600, 4);
-        let h = Heads { context: t, width: w, group: 1, ld: 3 * w, dropout: None };
+        let h = Heads { context: t, width: w, group: 1, ld: 3 * w, ldo: w, dropout: None };
         let (x, dout) = (random(1, t * h.ld), random(2, t * w));
         let results: Vec<_> = Level::available()
             .into_iter()
@@ -343,7 +387,8 @@ mod tests {
                 let qkv = [&x[..], &x[w..], &x[2 * w..]];
                 let mut room = Scratch::new(w, t);
                 forward(level, h, qkv, &mut out, &mut logsum, &mut room);
-                backward(level, h, qkv, [&out, &dout], w, &logsum, &mut d, &mut room);
+                let into = Gradient { data: &mut d, ld: 3 * w, at: [0, w, 2 * w] };
+                backward(level, h, qkv, [&out, &dout], &logsum, into, &mut room);
                 (out, d)
             })
             .collect();

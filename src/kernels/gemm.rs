@@ -51,6 +51,8 @@ pub enum Start<'a> {
     Bias(&'a [f32]),
     /// What C holds.
     C,
+    /// What C holds and one number per column.
+    CAndBias(&'a [f32]),
 }
 
 /// Numbers in a packed right-hand side of `k` rows and `n` columns with panels of `panel` columns.
@@ -99,6 +101,7 @@ kernel! {
                         };
                         let bias = match start {
                             Start::Bias(bias) => Start::Bias(&bias[left..]),
+                            Start::CAndBias(bias) => Start::CAndBias(&bias[left..]),
                             other => other,
                         };
                         column(s, [rows, columns, depth], a, b, bias, c.as_mut_ptr().add(top * ldc + left), ldc);
@@ -117,7 +120,7 @@ fn check([m, n, k]: [usize; 3], a: Lhs, b: Rhs, start: Start, c: usize, ldc: usi
         Rhs::Rows(data, ld) => assert!(k == 0 || ld >= n && data.len() >= (k - 1) * ld + n, "B is too short"),
         Rhs::Panels(data) => assert!(data.len() >= packed_len(k, n, panel), "packed B is too short"),
     }
-    if let Start::Bias(bias) = start {
+    if let Start::Bias(bias) | Start::CAndBias(bias) = start {
         assert!(bias.len() >= n, "the bias is too short");
     }
 }
@@ -218,36 +221,31 @@ unsafe fn tile<S: Simd, const M: usize, const N: usize, const TAIL: bool>(
         let mut sums = [[s.splat(0.0); N]; M];
         match start {
             Start::Zero => {}
-            Start::Bias(bias) => {
-                for j in 0..N {
-                    let v = load(bias.as_ptr(), j);
-                    (0..M).for_each(|i| sums[i][j] = v);
-                }
-            }
-            Start::C => {
-                for i in 0..M {
-                    (0..N).for_each(|j| sums[i][j] = load(c.add(i * ldc), j));
-                }
+            Start::Bias(bias) => sums = [std::array::from_fn(|j| load(bias.as_ptr(), j)); M],
+            Start::C => sums = std::array::from_fn(|i| std::array::from_fn(|j| load(c.add(i * ldc), j))),
+            Start::CAndBias(bias) => {
+                let bias: [S::V; N] = std::array::from_fn(|j| load(bias.as_ptr(), j));
+                let c_and_bias = |i, j| s.add(load(c.wrapping_add(i * ldc), j), bias[j]);
+                sums = std::array::from_fn(|i| std::array::from_fn(|j| c_and_bias(i, j)));
             }
         }
         let (mut at_a, mut at_b) = (a.at, b);
         for _ in 0..depth {
-            let mut row = [s.splat(0.0); N];
-            (0..N).for_each(|j| row[j] = load(at_b, j));
-            for i in 0..M {
+            let row: [S::V; N] = std::array::from_fn(|j| load(at_b, j));
+            for (i, sums) in sums.iter_mut().enumerate() {
                 let x = s.splat(*at_a.add(i * a.row));
-                (0..N).for_each(|j| sums[i][j] = s.mul_add(x, row[j], sums[i][j]));
+                sums.iter_mut().zip(row).for_each(|(sum, y)| *sum = s.mul_add(x, y, *sum));
             }
             at_a = at_a.wrapping_add(a.col);
             at_b = at_b.wrapping_add(ldb);
         }
-        for i in 0..M {
-            for j in 0..N {
+        for (i, sums) in sums.into_iter().enumerate() {
+            for (j, sum) in sums.into_iter().enumerate() {
                 let to = c.add(i * ldc + j * S::LANES);
                 if TAIL && j == N - 1 {
-                    s.store_part(sums[i][j], std::slice::from_raw_parts_mut(to, tail));
+                    s.store_part(sum, std::slice::from_raw_parts_mut(to, tail));
                 } else {
-                    s.store_at(sums[i][j], to);
+                    s.store_at(sum, to);
                 }
             }
         }
@@ -255,23 +253,36 @@ unsafe fn tile<S: Simd, const M: usize, const N: usize, const TAIL: bool>(
     M
 }
 
-/// Packs the transpose of `w` (n, k), row-major with leading dimension `ld`, into panels: what [`gemm`] needs for
-/// x · wᵀ. Panel p holds rows p · panel and on of `w`; `packed` may be some of the panels, from `from` on.
-pub fn pack_transposed(w: &[f32], ld: usize, [k, n]: [usize; 2], panel: usize, packed: &mut [f32], from: usize) {
-    for (p, out) in packed.chunks_exact_mut(k * panel).enumerate() {
-        let first = (from + p) * panel;
-        let width = panel.min(n.saturating_sub(first));
-        if width < panel {
-            out.fill(0.0);
-        }
-        // Blocks of a cache line of each row: the lines of both sides stay in the first-level cache.
-        for k0 in (0..k).step_by(16) {
-            let depth = 16.min(k - k0);
-            for j in 0..width {
-                let row = &w[(first + j) * ld + k0..][..depth];
-                let to = &mut out[k0 * panel + j..];
-                row.iter().enumerate().for_each(|(i, &x)| to[i * panel] = x);
+kernel! {
+    /// Packs the transpose of `w` (n, k), row-major with leading dimension `ld`, into panels: what [`gemm`] needs for
+    /// x · wᵀ. Panel p holds rows p · panel and on of `w`; `packed` may be some of the panels, from `from` on.
+    pub fn pack_transposed(s, w: &[f32], ld: usize, shape: [usize; 2], packed: &mut [f32], from: usize) {
+        let ([k, n], panel) = (shape, 2 * S::LANES);
+        for (p, out) in packed.chunks_exact_mut(k * panel).enumerate() {
+            let first = (from + p) * panel;
+            let width = panel.min(n.saturating_sub(first));
+            if width < panel {
+                out.fill(0.0);
             }
+            for j in (0..width).step_by(S::LANES) {
+                for i in (0..k).step_by(S::LANES) {
+                    let (w, out) = (&w[(first + j) * ld + i..], &mut out[i * panel + j..]);
+                    if width - j >= S::LANES && k - i >= S::LANES {
+                        s.transpose(w, ld, out, panel);
+                    } else {
+                        transpose_part([(k - i).min(S::LANES), (width - j).min(S::LANES)], w, ld, out, panel);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `to[i · ld_to + j] = from[j · ld + i]` for fewer rows or columns than a vector has lanes.
+fn transpose_part([k, n]: [usize; 2], from: &[f32], ld: usize, to: &mut [f32], ld_to: usize) {
+    for j in 0..n {
+        for i in 0..k {
+            to[i * ld_to + j] = from[j * ld + i];
         }
     }
 }
@@ -300,7 +311,7 @@ mod tests {
             for (m, n, k) in
                 [(1, 1, 1), (8, 32, 7), (9, 33, 3), (15, 16, 20), (3, 70, 600), (140, 5, 2), (7, 48, 1100), (4, 4, 0)]
             {
-                for variant in 0..12 {
+                for variant in 0..16 {
                     let (transposed, packed, start) = (variant % 2 == 1, variant / 2 % 2 == 1, variant / 4);
                     let (lda, ldb, ldc) = (if transposed { m } else { k } + 3, n + 5, n + 2);
                     let a = random(1, lda * if transposed { k } else { m });
@@ -314,7 +325,7 @@ mod tests {
                         pack_rows(&b, ldb, [k, n], level.panel(), &mut panels, 0);
                     }
                     let rhs = if packed { Rhs::Panels(&panels) } else { Rhs::Rows(&b, ldb) };
-                    let from = [Start::Zero, Start::Bias(&bias), Start::C][start];
+                    let from = [Start::Zero, Start::Bias(&bias), Start::C, Start::CAndBias(&bias)][start];
                     gemm(level, [m, n, k], lhs, rhs, from, &mut c, ldc);
                     for i in 0..m {
                         for j in 0..ldc {
@@ -323,7 +334,7 @@ mod tests {
                                 assert_eq!(c[i * ldc + j], before[i * ldc + j], "wrote beside C");
                                 continue;
                             }
-                            let first = [0.0, bias[j], before[i * ldc + j]][start];
+                            let first = [0.0, bias[j], before[i * ldc + j], before[i * ldc + j] + bias[j]][start];
                             let want: f64 = f64::from(first)
                                 + (0..k).map(|l| f64::from(at(i, l)) * f64::from(b[l * ldb + j])).sum::<f64>();
                             assert!((got - want).abs() < 1e-4, "{level:?} {m} {n} {k} {variant}: {got} {want}");
@@ -354,17 +365,19 @@ mod tests {
 
     #[test]
     fn packing_by_parts_equals_packing_at_once() {
-        let (k, n, panel) = (21, 70, 32);
-        let w = random(5, n * k);
-        let t: Vec<f32> = (0..k * n).map(|i| w[i % n * k + i / n]).collect(); // (k, n)
-        let (mut a, mut b) = (vec![1.0; packed_len(k, n, panel)], vec![2.0; packed_len(k, n, panel)]);
-        pack_transposed(&w, k, [k, n], panel, &mut a, 0);
-        pack_rows(&t, n, [k, n], panel, &mut b, 0);
-        assert_eq!(a, b);
-        let mut parts = vec![3.0; a.len()];
-        let (one, two) = parts.split_at_mut(k * panel);
-        pack_transposed(&w, k, [k, n], panel, one, 0);
-        pack_transposed(&w, k, [k, n], panel, two, 1);
-        assert_eq!(a, parts);
+        for level in Level::available() {
+            let (k, n, panel) = (21, 70, level.panel());
+            let w = random(5, n * k);
+            let t: Vec<f32> = (0..k * n).map(|i| w[i % n * k + i / n]).collect(); // (k, n)
+            let (mut a, mut b) = (vec![1.0; packed_len(k, n, panel)], vec![2.0; packed_len(k, n, panel)]);
+            pack_transposed(level, &w, k, [k, n], &mut a, 0);
+            pack_rows(&t, n, [k, n], panel, &mut b, 0);
+            assert_eq!(a, b);
+            let mut parts = vec![3.0; a.len()];
+            let (one, two) = parts.split_at_mut(k * panel);
+            pack_transposed(level, &w, k, [k, n], one, 0);
+            pack_transposed(level, &w, k, [k, n], two, 1);
+            assert_eq!(a, parts);
+        }
     }
 }

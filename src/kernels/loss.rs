@@ -1,7 +1,7 @@
 //! Cross-entropy of logits, and its gradient in their place.
 
 use super::{
-    pointwise::exp,
+    pointwise::exp2,
     simd::{Simd, kernel},
 };
 
@@ -13,14 +13,19 @@ fn largest<S: Simd>(s: S, x: &[f32]) -> f32 {
     s.largest(chunks.fold(s.splat(rest), |m, x| s.max(m, s.load(x))))
 }
 
+/// exp(x - shift)
+#[inline(always)]
+fn exp_of<S: Simd>(s: S, x: S::V, shift: f32) -> S::V {
+    exp2(s, s.mul(s.sub(x, s.splat(shift)), s.splat(std::f32::consts::LOG2_E)))
+}
+
 /// Σ exp(x - shift) over a row; with `KEEP` the exponentials replace it.
 #[inline(always)]
 fn sum_of_exp<S: Simd, const KEEP: bool>(s: S, x: &mut [f32], shift: f32) -> f32 {
     let (mut sum, mut rest) = (s.splat(0.0), 0.0);
-    let shift = s.splat(shift);
     let mut chunks = x.chunks_exact_mut(S::LANES);
     for x in chunks.by_ref() {
-        let e = exp(s, s.sub(s.load(x), shift));
+        let e = exp_of(s, s.load(x), shift);
         sum = s.add(sum, e);
         if KEEP {
             s.store(e, x);
@@ -28,8 +33,7 @@ fn sum_of_exp<S: Simd, const KEEP: bool>(s: S, x: &mut [f32], shift: f32) -> f32
     }
     let tail = chunks.into_remainder();
     let mut kept = [0.0; 16];
-    let e = exp(s, s.sub(s.load_part(tail), shift));
-    s.store_part(e, &mut kept[..S::LANES]);
+    s.store(exp_of(s, s.load_part(tail), shift), &mut kept);
     for (x, e) in tail.iter_mut().zip(kept) {
         rest += e;
         if KEEP {

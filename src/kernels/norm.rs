@@ -5,13 +5,15 @@ use super::simd::{Simd, kernel};
 /// Added to the variance, as in PyTorch.
 const EPS: f32 = 1e-5;
 
-/// Σ f(i-th vector) over a row.
+/// Σ f(i, len) over the vectors of a row.
 #[inline(always)]
-fn sum_over<S: Simd>(s: S, len: usize, mut f: impl FnMut(usize, usize) -> S::V) -> f32 {
+fn sum_over<S: Simd>(s: S, width: usize, mut f: impl FnMut(usize, usize) -> S::V) -> f32 {
     let mut total = s.splat(0.0);
-    for i in (0..len).step_by(S::LANES) {
-        total = s.add(total, f(i, S::LANES.min(len - i)));
-    }
+    s.along(
+        width,
+        #[inline(always)]
+        |i, len| total = s.add(total, f(i, len)),
+    );
     s.sum(total)
 }
 
@@ -32,16 +34,20 @@ kernel! {
         let n = 1.0 / width as f32;
         let rows = x.chunks(ld).zip(normal.chunks_mut(ld)).zip(y.chunks_mut(ld)).zip(inverse);
         for (((x, normal), y), inverse) in rows {
-            let mean = n * sum_over(s, width, |i, len| s.load_part(&x[i..i + len]));
+            let mean = n * sum_over(s, width, #[inline(always)] |i, len| s.get(x, i, len));
             // The centred numbers stand in `normal` meanwhile; beyond the row's end they are 0, not -mean.
-            let variance = n * sum_over(s, width, |i, len| {
-                let centred = s.sub(s.load_part(&x[i..i + len]), s.splat(mean));
-                s.store_part(centred, &mut normal[i..i + len]);
-                let centred = if len < S::LANES { s.load_part(&normal[i..i + len]) } else { centred };
+            let variance = n * sum_over(s, width, #[inline(always)] |i, len| {
+                let centred = s.sub(s.get(x, i, len), s.splat(mean));
+                s.put(centred, normal, i, len);
+                let centred = if len < S::LANES { s.get(normal, i, len) } else { centred };
                 s.mul(centred, centred)
             });
             *inverse = 1.0 / (variance + EPS).sqrt();
-            affine(s, width, *inverse, normal, weight, bias, y);
+            s.along(width, #[inline(always)] |i, len| {
+                let v = s.mul(s.get(normal, i, len), s.splat(*inverse));
+                s.put(v, normal, i, len);
+                s.put(affine(s, v, weight, bias, i, len), y, i, len);
+            });
         }
     }
 }
@@ -58,34 +64,16 @@ kernel! {
         y: &mut [f32],
     ) {
         for (normal, y) in normal.chunks(ld).zip(y.chunks_mut(ld)) {
-            for i in (0..width).step_by(S::LANES) {
-                let part = i..(i + S::LANES).min(width);
-                let bias = bias.map_or(s.splat(0.0), |b| s.load_part(&b[part.clone()]));
-                let v = s.mul_add(s.load_part(&normal[part.clone()]), s.load_part(&weight[part.clone()]), bias);
-                s.store_part(v, &mut y[part]);
-            }
+            s.along(width, #[inline(always)] |i, len| s.put(affine(s, s.get(normal, i, len), weight, bias, i, len), y, i, len));
         }
     }
 }
 
-/// One row: scales `normal` by `inverse` in place, and y = normal · weight + bias.
+/// v · weight + bias at columns `i` and on.
 #[inline(always)]
-fn affine<S: Simd>(
-    s: S,
-    width: usize,
-    inverse: f32,
-    normal: &mut [f32],
-    weight: &[f32],
-    bias: Option<&[f32]>,
-    y: &mut [f32],
-) {
-    for i in (0..width).step_by(S::LANES) {
-        let part = i..(i + S::LANES).min(width);
-        let v = s.mul(s.load_part(&normal[part.clone()]), s.splat(inverse));
-        s.store_part(v, &mut normal[part.clone()]);
-        let bias = bias.map_or(s.splat(0.0), |b| s.load_part(&b[part.clone()]));
-        s.store_part(s.mul_add(v, s.load_part(&weight[part.clone()]), bias), &mut y[part]);
-    }
+fn affine<S: Simd>(s: S, v: S::V, weight: &[f32], bias: Option<&[f32]>, i: usize, len: usize) -> S::V {
+    let bias = bias.map_or(s.splat(0.0), |b| s.get(b, i, len));
+    s.mul_add(v, s.get(weight, i, len), bias)
 }
 
 kernel! {
@@ -102,16 +90,18 @@ kernel! {
     ) {
         let n = 1.0 / width as f32;
         for (((dy, normal), dx), inverse) in dy.chunks(ld).zip(normal.chunks(ld)).zip(dx.chunks_mut(ld)).zip(inverse) {
-            let scaled = |i: usize, len: usize| s.mul(s.load_part(&dy[i..i + len]), s.load_part(&weight[i..i + len]));
-            let mean = n * sum_over(s, width, scaled);
-            let along = n * sum_over(s, width, |i, len| s.mul(scaled(i, len), s.load_part(&normal[i..i + len])));
-            for i in (0..width).step_by(S::LANES) {
-                let len = S::LANES.min(width - i);
-                let v = s.sub(scaled(i, len), s.splat(mean));
-                let v = s.sub(v, s.mul(s.load_part(&normal[i..i + len]), s.splat(along)));
-                let v = s.mul_add(v, s.splat(*inverse), s.load_part(&dx[i..i + len]));
-                s.store_part(v, &mut dx[i..i + len]);
-            }
+            let (mut mean, mut along) = (s.splat(0.0), s.splat(0.0));
+            s.along(width, #[inline(always)] |i, len| {
+                let v = s.mul(s.get(dy, i, len), s.get(weight, i, len));
+                mean = s.add(mean, v);
+                along = s.mul_add(v, s.get(normal, i, len), along);
+            });
+            let (mean, along) = (s.splat(n * s.sum(mean)), s.splat(n * s.sum(along)));
+            s.along(width, #[inline(always)] |i, len| {
+                let v = s.sub(s.mul(s.get(dy, i, len), s.get(weight, i, len)), mean);
+                let v = s.sub(v, s.mul(s.get(normal, i, len), along));
+                s.put(s.mul_add(v, s.splat(*inverse), s.get(dx, i, len)), dx, i, len);
+            });
         }
     }
 }
@@ -128,15 +118,13 @@ kernel! {
     ) {
         let (width, mut dbias) = (dweight.len(), dbias);
         for (dy, normal) in dy.chunks(ld).zip(normal.chunks(ld)) {
-            for i in (0..width).step_by(S::LANES) {
-                let part = i..(i + S::LANES).min(width);
-                let v = s.load_part(&dy[part.clone()]);
-                let sum = s.mul_add(v, s.load_part(&normal[part.clone()]), s.load_part(&dweight[part.clone()]));
-                s.store_part(sum, &mut dweight[part.clone()]);
+            s.along(width, #[inline(always)] |i, len| {
+                let v = s.get(dy, i, len);
+                s.put(s.mul_add(v, s.get(normal, i, len), s.get(dweight, i, len)), dweight, i, len);
                 if let Some(dbias) = dbias.as_deref_mut() {
-                    s.store_part(s.add(v, s.load_part(&dbias[part.clone()])), &mut dbias[part]);
+                    s.put(s.add(v, s.get(dbias, i, len)), dbias, i, len);
                 }
-            }
+            });
         }
     }
 }

@@ -145,6 +145,37 @@ pub trait Simd: Copy {
     fn sum(self, a: Self::V) -> f32;
     /// The largest lane.
     fn largest(self, a: Self::V) -> f32;
+    /// Writes the transpose of a block of `LANES` rows and columns: `to[i · ld_to + j] = from[j · ld + i]`. Panics where
+    /// either is too short.
+    fn transpose(self, from: &[f32], ld: usize, to: &mut [f32], ld_to: usize);
+
+    /// `len` numbers of `x` from `i` on: a whole vector, or its beginning and zeros.
+    #[inline(always)]
+    fn get(self, x: &[f32], i: usize, len: usize) -> Self::V {
+        if len == Self::LANES { self.load(&x[i..]) } else { self.load_part(&x[i..i + len]) }
+    }
+
+    /// Writes `len` numbers to `x` from `i` on.
+    #[inline(always)]
+    fn put(self, v: Self::V, x: &mut [f32], i: usize, len: usize) {
+        if len == Self::LANES { self.store(v, &mut x[i..]) } else { self.store_part(v, &mut x[i..i + len]) }
+    }
+
+    /// Calls `f` with the beginning and length of each vector of a row of `width`: of `LANES` but for the last. Closures
+    /// need `#[inline(always)]`: one that is not inlined lacks its kernel's instructions and runs ten times slower.
+    #[inline(always)]
+    fn along(self, width: usize, mut f: impl FnMut(usize, usize)) {
+        let whole = width / Self::LANES * Self::LANES;
+        (0..whole).step_by(Self::LANES).for_each(|i| f(i, Self::LANES));
+        if whole < width {
+            f(whole, width - whole);
+        }
+    }
+}
+
+/// Whether `LANES` rows of `LANES` numbers fit.
+fn check_block(lanes: usize, from: usize, ld: usize, to: usize, ld_to: usize) {
+    assert!(from >= (lanes - 1) * ld + lanes && to >= (lanes - 1) * ld_to + lanes, "a block is too short");
 }
 
 /// Plain Rust on eight numbers; the compiler makes SSE2 or NEON of it. No `mul_add`: without FMA it is a library call.
@@ -238,6 +269,15 @@ impl Simd for Scalar {
     fn largest(self, a: Self::V) -> f32 {
         a.into_iter().fold(f32::NEG_INFINITY, f32::max)
     }
+    #[inline(always)]
+    fn transpose(self, from: &[f32], ld: usize, to: &mut [f32], ld_to: usize) {
+        check_block(8, from.len(), ld, to.len(), ld_to);
+        for i in 0..8 {
+            for j in 0..8 {
+                to[i * ld_to + j] = from[j * ld + i];
+            }
+        }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -247,7 +287,7 @@ pub use x86::{Avx2, Avx512};
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::Simd;
+    use super::{Simd, check_block};
 
     /// Proof that AVX-512 F, VL, DQ and BW may run.
     #[derive(Clone, Copy)]
@@ -350,6 +390,39 @@ mod x86 {
             fn sum(a: __m512) -> f32 { _mm512_reduce_add_ps(a) }
             fn largest(a: __m512) -> f32 { _mm512_reduce_max_ps(a) }
         }
+
+        #[inline(always)]
+        fn transpose(self, from: &[f32], ld: usize, to: &mut [f32], ld_to: usize) {
+            check_block(16, from.len(), ld, to.len(), ld_to);
+            // SAFETY: the block is in bounds, and `self` proves that the machine has the instructions.
+            unsafe {
+                let row = |i: usize| _mm512_loadu_ps(from.as_ptr().add(i * ld));
+                // Quarter b of quads[4g + c] is column 4b + c of rows 4g and the three after it.
+                let mut quads = [_mm512_setzero_ps(); 16];
+                for g in 0..4 {
+                    let [a, b, c, d] = [row(4 * g), row(4 * g + 1), row(4 * g + 2), row(4 * g + 3)];
+                    let pairs = [_mm512_unpacklo_ps(a, b), _mm512_unpacklo_ps(c, d)].map(|x| _mm512_castps_pd(x));
+                    quads[4 * g] = _mm512_castpd_ps(_mm512_unpacklo_pd(pairs[0], pairs[1]));
+                    quads[4 * g + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(pairs[0], pairs[1]));
+                    let pairs = [_mm512_unpackhi_ps(a, b), _mm512_unpackhi_ps(c, d)].map(|x| _mm512_castps_pd(x));
+                    quads[4 * g + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(pairs[0], pairs[1]));
+                    quads[4 * g + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(pairs[0], pairs[1]));
+                }
+                for c in 0..4 {
+                    let even = |g: usize| _mm512_shuffle_f32x4::<0x88>(quads[4 * g + c], quads[4 * g + 4 + c]);
+                    let odd = |g: usize| _mm512_shuffle_f32x4::<0xdd>(quads[4 * g + c], quads[4 * g + 4 + c]);
+                    let columns = [
+                        _mm512_shuffle_f32x4::<0x88>(even(0), even(2)),
+                        _mm512_shuffle_f32x4::<0x88>(odd(0), odd(2)),
+                        _mm512_shuffle_f32x4::<0xdd>(even(0), even(2)),
+                        _mm512_shuffle_f32x4::<0xdd>(odd(0), odd(2)),
+                    ];
+                    for (b, column) in columns.into_iter().enumerate() {
+                        _mm512_storeu_ps(to.as_mut_ptr().add((4 * b + c) * ld_to), column);
+                    }
+                }
+            }
+        }
     }
 
     #[inline(always)]
@@ -402,6 +475,32 @@ mod x86 {
                 let four = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
                 let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
                 _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps::<1>(two, two)))
+            }
+        }
+
+        #[inline(always)]
+        fn transpose(self, from: &[f32], ld: usize, to: &mut [f32], ld_to: usize) {
+            check_block(8, from.len(), ld, to.len(), ld_to);
+            // SAFETY: the block is in bounds, and `self` proves that the machine has the instructions.
+            unsafe {
+                let row = |i: usize| _mm256_loadu_ps(from.as_ptr().add(i * ld));
+                // Half b of quads[4g + c] is column 4b + c of rows 4g and the three after it.
+                let mut quads = [_mm256_setzero_ps(); 8];
+                for g in 0..2 {
+                    let [a, b, c, d] = [row(4 * g), row(4 * g + 1), row(4 * g + 2), row(4 * g + 3)];
+                    let pairs = [_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d)].map(|x| _mm256_castps_pd(x));
+                    quads[4 * g] = _mm256_castpd_ps(_mm256_unpacklo_pd(pairs[0], pairs[1]));
+                    quads[4 * g + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(pairs[0], pairs[1]));
+                    let pairs = [_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d)].map(|x| _mm256_castps_pd(x));
+                    quads[4 * g + 2] = _mm256_castpd_ps(_mm256_unpacklo_pd(pairs[0], pairs[1]));
+                    quads[4 * g + 3] = _mm256_castpd_ps(_mm256_unpackhi_pd(pairs[0], pairs[1]));
+                }
+                for c in 0..4 {
+                    let low = _mm256_permute2f128_ps::<0x20>(quads[c], quads[4 + c]);
+                    let high = _mm256_permute2f128_ps::<0x31>(quads[c], quads[4 + c]);
+                    _mm256_storeu_ps(to.as_mut_ptr().add(c * ld_to), low);
+                    _mm256_storeu_ps(to.as_mut_ptr().add((4 + c) * ld_to), high);
+                }
             }
         }
     }
@@ -473,6 +572,27 @@ mod tests {
             let doubled = s.mul_add(v, s.splat(2.0), s.where_positive(v, s.splat(1.0), s.pow2(s.splat(3.0))));
             s.store_part(doubled, &mut y[..n]);
             (s.sum(v), s.largest(v))
+        }
+    }
+
+    kernel! {
+        fn turn(s, from: &[f32], to: &mut [f32]) -> usize {
+            s.transpose(from, 20, to, 17);
+            S::LANES
+        }
+    }
+
+    #[test]
+    fn each_level_transposes_a_block() {
+        for level in Level::available() {
+            let from: Vec<f32> = (0..320).map(|i| i as f32).collect();
+            let mut to = vec![-1.0; 17 * 16];
+            let lanes = turn(level, &from, &mut to);
+            for (i, got) in to.iter().enumerate() {
+                let (i, j) = (i / 17, i % 17);
+                let want = if i < lanes && j < lanes { from[j * 20 + i] } else { -1.0 };
+                assert_eq!(*got, want, "{level:?} {i} {j}");
+            }
         }
     }
 

@@ -29,11 +29,27 @@ const OUTPUTS: usize = 64;
 
 /// y = x·Wᵀ + b
 pub fn forward(cx: &Cx, l: &Linear, rows: usize, x: Rows, y: RowsMut, pack: &mut [f32]) {
+    forward_from(cx, l, rows, x, y, pack, |bias| bias.map_or(Start::Zero, Start::Bias));
+}
+
+/// y += x·Wᵀ + b
+pub fn forward_onto(cx: &Cx, l: &Linear, rows: usize, x: Rows, y: RowsMut, pack: &mut [f32]) {
+    forward_from(cx, l, rows, x, y, pack, |bias| bias.map_or(Start::C, Start::CAndBias));
+}
+
+fn forward_from<'a>(
+    cx: &Cx<'a>,
+    l: &Linear,
+    rows: usize,
+    x: Rows,
+    y: RowsMut,
+    pack: &mut [f32],
+    start: impl Fn(Option<&'a [f32]>) -> Start<'a>,
+) {
     let (k, panel) = (l.inputs, cx.level.panel());
     let bias = l.bias.as_ref().map(|b| &cx.params[b.clone()]);
     if !cx.packed.is_empty() {
-        let start = bias.map_or(Start::Zero, Start::Bias);
-        return product(cx, [rows, l.outputs, k], x, Rhs::Panels(l.packed(cx.packed)), start, y);
+        return product(cx, [rows, l.outputs, k], x, Rhs::Panels(l.packed(cx.packed)), start(bias), y);
     }
     let w = &cx.params[l.weight.clone()];
     let at_once = (pack.len() / packed_len(k, panel, panel)).max(1) * panel;
@@ -41,8 +57,8 @@ pub fn forward(cx: &Cx, l: &Linear, rows: usize, x: Rows, y: RowsMut, pack: &mut
         let n = at_once.min(l.outputs - first);
         let part = &mut pack[..packed_len(k, n, panel)];
         cx.each(part.par_chunks_mut(k * panel).enumerate())
-            .for_each(|(p, out)| pack_transposed(w, k, [k, l.outputs], panel, out, first / panel + p));
-        let start = bias.map_or(Start::Zero, |b| Start::Bias(&b[first..first + n]));
+            .for_each(|(p, out)| pack_transposed(cx.level, w, k, [k, l.outputs], out, first / panel + p));
+        let start = start(bias.map(|b| &b[first..first + n]));
         let y = RowsMut { data: &mut y.data[first..], ld: y.ld };
         product(cx, [rows, n, k], x, Rhs::Panels(part), start, y);
     }

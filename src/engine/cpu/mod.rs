@@ -5,6 +5,7 @@
 //! in a large one there is one part, and the threads share each operation. All sums run in an order that does not depend
 //! on the threads, so their number changes no bit of a result.
 
+mod attention;
 mod layers;
 mod linear;
 mod step;

@@ -61,8 +61,8 @@ impl Cpu {
             self.moment1.par_chunks_mut(STRETCH),
             self.moment2.par_chunks_mut(STRETCH),
         );
-        let update = |(i, (p, g, m, v)): (usize, (&mut [f32], &[f32], &mut [f32], &mut [f32]))| {
-            let (first, end) = (i * STRETCH, i * STRETCH + p.len());
+        let update = |first: usize, p: &mut [f32], g: &[f32], m: &mut [f32], v: &mut [f32]| {
+            let end = first + p.len();
             let tensors = layout.params();
             let from = tensors.partition_point(|t| t.range().end <= first);
             for tensor in tensors[from..].iter().take_while(|t| t.offset < end) {
@@ -72,7 +72,9 @@ impl Cpu {
                 adamw(level, rates, &mut p[part.clone()], &g[part.clone()], &mut m[part.clone()], &mut v[part]);
             }
         };
-        self.pool.install(|| stretches.into_par_iter().enumerate().for_each(update));
+        self.pool.install(|| {
+            stretches.into_par_iter().enumerate().for_each(|(i, (p, g, m, v))| update(i * STRETCH, p, g, m, v));
+        });
     }
 
     /// The accumulated gradient.

@@ -110,8 +110,8 @@ impl Weights {
             rest = after;
         }
         tasks.into_par_iter().for_each(|(linear, part)| {
-            let (shape, panel) = ([linear.inputs, linear.outputs], level.panel());
-            gemm::pack_transposed(&params[linear.weight.clone()], linear.inputs, shape, panel, part, 0);
+            let shape = [linear.inputs, linear.outputs];
+            gemm::pack_transposed(level, &params[linear.weight.clone()], linear.inputs, shape, part, 0);
         });
     }
 }

@@ -47,7 +47,7 @@ pub struct BlockActs {
     pub qkv: Matrix,
     /// What the heads gathered, (R, D)
     pub gathered: Matrix,
-    /// ln Σ exp of each row of scores, (sequences, H, T)
+    /// log₂ Σ exp of each row of scores, (sequences, H, T)
     pub logsum: Buffer,
     pub norm2: NormActs,
     /// GELU's output, (R, F)
@@ -111,7 +111,7 @@ impl Acts {
             mixed: matrix(d),
             dqkv: matrix(qkv_width(m)),
             dinner: matrix(m.d_ff),
-            by_head: Buffer::zeros(rows * qkv_width(m)),
+            by_head: Buffer::zeros(space.by_head),
             logits: Matrix::zeros(space.head_rows, vocab),
             losses: Buffer::zeros(rows),
             rooms: (0..space.helpers).map(|_| Mutex::new(Scratch::new(d / m.heads, m.context))).collect(),
