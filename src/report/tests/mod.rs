@@ -61,8 +61,12 @@ fn broken() -> Frame {
 
 /// A long run with one step that stands out.
 fn spike() -> Frame {
+    spike_at(6_553)
+}
+
+fn spike_at(step: usize) -> Frame {
     let base = [("train.steps", json!(10_000)), ("eval.every", json!(100))];
-    edited(grid("spike", &[], 1, &base), |_, run| run.train[6_553].value = 3.9)
+    edited(grid("spike", &[], 1, &base), |_, run| run.train[step].value = 3.9)
 }
 
 /// Two axes that are walked together.
