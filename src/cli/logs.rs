@@ -37,23 +37,24 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         let doing = format!("reading the log of run {}", row.id.short());
         return Err(Error::new(Exit::Usage, doing, format!("it has no attempt {k}, but {}", row.attempts)));
     }
+    if attempts.is_empty() {
+        ui::note(&format!("run {} has no attempt yet", row.id.short()));
+    }
     for k in attempts {
         let events = read_if_there(&folder.events(k))?;
         if args.json {
             ui::print(&events);
             continue;
         }
-        ui::print(&format!("attempt {k}\n"));
-        for line in events.lines().filter_map(|line| serde_json::from_str(line).ok()) {
-            if let Some(text) = describe(&line, args.steps) {
-                ui::print(&format!("  {text}\n"));
-            }
-        }
+        let mut text = format!("attempt {k}\n");
+        let events = events.lines().filter_map(|line| serde_json::from_str(line).ok());
+        events.filter_map(|e| describe(&e, args.steps)).for_each(|line| text += &format!("  {line}\n"));
         let log = read_if_there(&folder.log(k))?;
         if !log.is_empty() {
-            ui::print("  standard error:\n");
-            log.lines().for_each(|line| ui::print(&format!("    {line}\n")));
+            text += "  standard error:\n";
+            log.lines().for_each(|line| text += &format!("    {line}\n"));
         }
+        ui::print(&text);
     }
     Ok(Exit::Done)
 }

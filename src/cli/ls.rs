@@ -1,9 +1,13 @@
 //! `exp ls [EXPERIMENT]`: runs and where they stand.
 
-use super::{current_store, json};
+use super::{current_store, json, needed_store};
 use crate::{
     base::{Exit, Result, folders::Root},
-    store::RunRow,
+    spec::{
+        RunConfig,
+        leaf::{self, Leaf},
+    },
+    store::{RunRow, Store},
     ui::{
         self, format,
         table::{self, numbers, words},
@@ -23,35 +27,23 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
-    let (rows, digits) = match (current_store(root)?, &args.experiment) {
-        (Some(store), Some(name)) => {
-            store.experiment(name)?; // an unknown name is an error, not an empty list
-            (store.runs(Some(name))?, store.shortest(&[])?)
-        }
-        (Some(store), None) => (store.runs(None)?, store.shortest(&[])?),
-        (None, Some(_)) => (super::needed_store(root)?.runs(None)?, 0),
-        (None, None) => (Vec::new(), 0),
-    };
-    if args.json {
-        ui::print_json(&json::runs(&rows));
-    } else if rows.is_empty() {
-        ui::note("no runs yet; `exp run experiments/depth_sweep.yaml` makes some");
-    } else {
-        ui::print(&table(&rows, digits));
+    // Nothing was ever run under this root: no runs for all, an error for one experiment.
+    let store = if args.experiment.is_some() { Some(needed_store(root)?) } else { current_store(root)? };
+    let rows = store.as_ref().map_or(Ok(Vec::new()), |s| s.runs(args.experiment.as_deref()))?;
+    match store {
+        _ if args.json => ui::print_json(&json::runs(&rows)),
+        Some(store) if !rows.is_empty() => ui::print(&table(&store, &rows)?),
+        _ => ui::note("no runs yet; `exp run experiments/depth_sweep.yaml` makes some"),
     }
     Ok(Exit::Done)
 }
 
-/// The runs as a table: identity, the settings in which they differ, state, results. `digits` of the id are shown.
-pub fn table(rows: &[RunRow], digits: usize) -> String {
+/// The runs as a table: identity, the settings in which they differ, state, results.
+pub fn table(store: &Store, rows: &[RunRow]) -> Result<String> {
+    let digits = store.shortest(&rows.iter().map(|r| r.id).collect::<Vec<_>>())?;
     let leaves: Vec<_> = rows.iter().map(|r| r.config.leaves()).collect();
-    let differing: Vec<&String> = leaves
-        .first()
-        .into_iter()
-        .flat_map(|first| first.iter())
-        .filter(|(path, value)| leaves.iter().any(|l| l.get(*path) != Some(value)) && !is_derived(path))
-        .map(|(path, _)| path)
-        .collect();
+    let differing: Vec<&str> =
+        leaf::all().iter().filter(|leaf| tells_apart(leaf, rows)).map(|leaf| leaf.path).collect();
     let experiment = |r: &RunRow| r.experiments.first().cloned().unwrap_or_default();
     let several = rows.iter().any(|r| experiment(r) != experiment(&rows[0]));
 
@@ -76,12 +68,15 @@ pub fn table(rows: &[RunRow], digits: usize) -> String {
             row
         })
         .collect();
-    table::render(&columns, &cells)
+    Ok(table::render(&columns, &cells))
 }
 
-/// Leaves that follow others by default would only repeat what the others say.
-fn is_derived(path: &str) -> bool {
-    matches!(path, "train.min_lr" | "train.decay_steps" | "train.warmup_steps" | "model.kv_heads" | "model.d_ff")
+/// Whether the runs differ in a leaf, other than by following leaves that they differ in anyway.
+fn tells_apart(leaf: &Leaf, rows: &[RunRow]) -> bool {
+    let fixed = RunConfig::default();
+    let differs = rows.iter().any(|r| leaf.get(&r.config) != leaf.get(&rows[0].config));
+    let follows = || rows.iter().all(|r| leaf.get(&r.config) == leaf.default_in(&r.config, &fixed));
+    differs && !(leaf.is_derived() && follows())
 }
 
 /// The best validation loss in bits per character.

@@ -69,12 +69,24 @@ enum Command {
 pub fn main() -> ExitCode {
     // clap prints and exits 2 by itself where the arguments are wrong.
     let cli = Cli::parse();
+    if !matches!(cli.command, Command::Worker(_)) {
+        std::panic::set_hook(Box::new(end_of_a_panic));
+    }
     let root = Root::new(cli.root);
     let exit = dispatch(&root, cli.command).unwrap_or_else(|e| {
         ui::error(&e);
         e.exit
     });
     ExitCode::from(exit as u8)
+}
+
+/// A panic is a fault of this program: it is said in a line, and the process ends as it does for anything unexpected.
+fn end_of_a_panic(panic: &std::panic::PanicHookInfo) {
+    let place = panic.location().map_or(String::new(), |l| format!(" at {}:{}", l.file(), l.line()));
+    let what = panic.payload_as_str().unwrap_or("no message");
+    let error = Error::new(Exit::Unexpected, format!("a fault of exp itself{place}"), what);
+    ui::error(&error.hint("what was trained is safe in runs/; the same command goes on from there"));
+    std::process::exit(Exit::Unexpected as i32)
 }
 
 fn dispatch(root: &Root, command: Command) -> Result<Exit> {
@@ -103,7 +115,16 @@ fn current_store(root: &Root) -> Result<Option<Store>> {
         None => return Ok(None),
     };
     store.sync()?;
+    say_damage(&store)?;
     Ok(Some(store))
+}
+
+/// Says what of the folders could not be read: nothing is lost by it but what it held.
+fn say_damage(store: &Store) -> Result<()> {
+    for damage in store.damage()? {
+        ui::note(&format!("warning: {} cannot be read from byte {}: {}", damage.file, damage.offset, damage.why));
+    }
+    Ok(())
 }
 
 /// The index brought up to date, for commands that need something to be there.

@@ -1,6 +1,9 @@
-//! `exp plan SPEC`: what `exp run` would do, and what it costs. Starts nothing, writes nothing but the token cache.
+//! `exp plan SPEC`: what `exp run` would do, and what it costs. Starts nothing; brings only caches and the index up to date.
 
-use super::{current_store, json, run::SpecArgs};
+use super::{
+    current_store, json,
+    run::{SpecArgs, notes},
+};
 use crate::{
     base::{Exit, Result, folders::Root},
     sched::{self, Plan, Reason},
@@ -30,6 +33,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     } else {
         ui::print(&table(&plan));
         ui::print(&totals(&plan));
+        notes(&plan);
     }
     Ok(Exit::Done)
 }

@@ -1,5 +1,7 @@
 //! `exp report EXPERIMENT`: draw its pictures and tables again, from the store alone.
 
+use std::path::Path;
+
 use super::{needed_store, run::shown};
 use crate::{
     base::{Exit, Result, files, folders::Root},
@@ -34,12 +36,13 @@ pub fn draw(root: &Root, store: &Store, experiment: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes pictures of earlier reports: only PNGs, which nobody writes there by hand.
-fn remove_stale(folder: &std::path::Path, files: &[(String, Vec<u8>)]) {
+/// Removes pictures of earlier reports that are no longer among `files`, and nothing that has a name of its own.
+fn remove_stale(folder: &Path, files: &[(String, Vec<u8>)]) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let is_ours = files.iter().any(|(file, _)| name == file.as_str());
-        if !is_ours && entry.path().extension().is_some_and(|e| e == "png") {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_ours = name.ends_with(".png")
+            && ["loss_vs_", "learning_curves.", "throughput."].iter().any(|p| name.starts_with(p));
+        if is_ours && !files.iter().any(|(file, _)| *file == name) {
             // A picture that cannot be removed is only out of date.
             let _ = std::fs::remove_file(entry.path());
         }

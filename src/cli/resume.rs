@@ -30,9 +30,11 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let planned = sched::planned(root, &store, &row)?;
     let summary = run::train(root, &mut store, &format!("resume {id}"), &[], &[planned], None)?;
     let row = store.find(&row.id.to_string())?;
-    ui::print(&super::ls::table(&[row], store.shortest(&[])?));
+    ui::print(&super::ls::table(&store, std::slice::from_ref(&row))?);
     if summary.exit() == Exit::Interrupted {
         ui::note(&format!("interrupted; `exp resume {id}` continues"));
+    } else {
+        row.experiments.iter().for_each(|name| ui::note(&format!("`exp report {name}` draws its report again")));
     }
     Ok(summary.exit())
 }

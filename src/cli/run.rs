@@ -1,6 +1,9 @@
 //! `exp run SPEC`: expand, check all, train what is not done, draw.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use super::{json, ls, report};
 use crate::{
@@ -60,6 +63,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let sweep = args.spec.load()?;
     let mut store = Store::open(root)?;
     store.sync()?;
+    super::say_damage(&store)?;
     let plan = sched::plan(&sweep, root, Some(&store))?;
 
     let frozen: Vec<_> = plan.runs.iter().map(|r| r.frozen.clone()).collect();
@@ -68,18 +72,21 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     store.register(&plan.experiment, &expansion, &frozen)?;
 
     ui::note(&opening(&plan));
+    notes(&plan);
     let summary = train(root, &mut store, &plan.experiment, &plan.axes, &plan.runs, args.jobs)?;
 
     let rows = store.runs(Some(&plan.experiment))?;
     if args.json {
         ui::print_json(&json::runs(&rows));
     } else {
-        ui::print(&ls::table(&rows, store.shortest(&[])?));
+        ui::print(&ls::table(&store, &rows)?);
     }
     match summary.exit() {
         Exit::Interrupted => ui::note(&format!("interrupted; `exp run {}` continues", args.spec.spec.display())),
-        _ if args.no_report || rows.iter().all(|r| r.ready.is_none()) => {}
-        _ => report::draw(root, &store, &plan.experiment)?,
+        exit if args.no_report || rows.iter().all(|r| r.best.is_none()) => return Ok(exit),
+        Exit::Done => report::draw(root, &store, &plan.experiment)?,
+        // What became of the runs matters more than a picture that cannot be drawn.
+        _ => report::draw(root, &store, &plan.experiment).unwrap_or_else(|e| ui::error(&e)),
     }
     Ok(summary.exit())
 }
@@ -93,7 +100,7 @@ pub fn train(
     runs: &[PlannedRun],
     jobs: Option<u32>,
 ) -> Result<sched::Summary> {
-    let digits = store.shortest(&[])?;
+    let digits = store.shortest(&runs.iter().map(|r| r.frozen.id).collect::<Vec<_>>())?;
     let entries = runs.iter().filter(|r| !matches!(r.reason, Reason::Done)).map(|r| entry(r, axes, digits)).collect();
     let mut screen = screen::Screen::new(title, entries);
     let options = sched::Options { jobs: jobs.map(|n| n as usize) };
@@ -142,6 +149,16 @@ fn opening(plan: &sched::Plan) -> String {
     ];
     parts.extend(named.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")));
     format!("{}: {}", plan.experiment, parts.join(", "))
+}
+
+/// What is worth knowing of the corpora, each once.
+pub fn notes(plan: &sched::Plan) {
+    let mut said = BTreeSet::new();
+    for note in plan.runs.iter().flat_map(|r| r.corpus.notes.iter().map(|n| format!("{}: {n}", r.corpus.name))) {
+        if said.insert(note.clone()) {
+            ui::note(&note);
+        }
+    }
 }
 
 /// A path as the current folder sees it, for notes.

@@ -25,6 +25,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         What::Rebuild => {
             let store = Store::rebuild(root)?;
             let (runs, experiments) = (store.runs(None)?.len(), store.experiments()?.len());
+            super::say_damage(&store)?;
             ui::note(&format!("rebuilt {}: {runs} runs, {experiments} experiments", root.database().display()));
         }
     }

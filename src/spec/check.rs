@@ -107,11 +107,20 @@ fn size(c: &RunConfig) -> Option<Conflict> {
     let [layers, heads, d_model, d_ff, context] =
         [c.model.layers, c.model.heads, c.model.d_model, c.model.d_ff, c.model.context].map(|n| n as f64);
     let weights = layers * d_model * (4.0 * d_model + 2.0 * d_ff);
-    let activations = c.train.batch as f64 * context * layers * (6.0 * d_model + 2.0 * d_ff + 2.0 * heads * context);
+    let batch = c.train.batch.max(c.eval.batch) as f64;
+    let activations = batch * context * layers * (6.0 * d_model + 2.0 * d_ff + 2.0 * heads * context);
     let bytes = 16.0 * weights + 4.0 * activations;
     if bytes > PETABYTE {
         return Some(Conflict {
-            leaves: &["model.d_model", "model.layers", "model.d_ff", "model.context", "train.batch", "model.heads"],
+            leaves: &[
+                "model.d_model",
+                "model.layers",
+                "model.d_ff",
+                "model.context",
+                "train.batch",
+                "eval.batch",
+                "model.heads",
+            ],
             why: format!("a model of this size needs about {bytes:.0e} bytes of memory"),
             hint: Some("`exp plan` shows what a spec costs".into()),
         });

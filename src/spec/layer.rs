@@ -44,7 +44,8 @@ impl Setting {
 
     /// Whether a config has this value.
     pub fn holds(&self, config: &RunConfig) -> bool {
-        self.leaf().get(config) == self.value
+        let value = self.leaf().get(config);
+        value == self.value || self.value.is_null() && value == self.leaf().default_in(config, &RunConfig::default())
     }
 }
 
@@ -403,8 +404,9 @@ fn experiment(node: &Node) -> Result<String> {
 /// Why a text is no name of an experiment.
 pub(super) fn name_fault(name: &str) -> Option<String> {
     let legal = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    if name.starts_with('.') {
-        return Some("it begins with a dot".into());
+    if let Some((c, what)) = [('.', "dot"), ('-', "dash")].into_iter().find(|(c, _)| name.starts_with(*c)) {
+        let why = if c == '-' { ", as options do" } else { "" };
+        return Some(format!("it begins with a {what}{why}"));
     }
     if let Some(c) = name.chars().find(|&c| !legal(c)) {
         let found = match c {

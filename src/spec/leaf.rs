@@ -62,7 +62,7 @@ impl Leaf {
     }
 
     /// The default that it has beside a config's other leaves. `fixed` is `RunConfig::default()`.
-    pub(super) fn default_in(&self, config: &RunConfig, fixed: &RunConfig) -> Value {
+    pub fn default_in(&self, config: &RunConfig, fixed: &RunConfig) -> Value {
         match self.derive {
             Some(derive) => derive(config),
             None => self.get(fixed),
@@ -214,7 +214,7 @@ static LEAVES: &[Leaf] = &[
     leaf!(data.val_fraction, Kind::Number(Excluded(0.0), Included(0.5)), "0.1", "The share of the text, at its end, that validates.")
         .aka(&["val_split", "validation_split", "val_ratio"]),
     leaf!(data.corpus_seed, AT_LEAST_0, "1", "The seed of a generated text; never follows `train.seed`."),
-    leaf!(data.corpus_chars, Kind::Integer { min: 1, max: 10_000_000_000 }, "1200000", "How many characters of text are generated, at least."),
+    leaf!(data.corpus_chars, Kind::Integer { min: 1, max: 1_000_000_000 }, "1200000", "How many characters of text are generated, at least."),
 
     leaf!(train.steps, Kind::Integer { min: 0, max: 1_000_000_000_000 }, "500", "Optimizer updates; 0 evaluates only.")
         .aka(&["max_iters", "max_steps", "num_steps", "train_steps", "iterations", "iters"]),

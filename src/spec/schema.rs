@@ -43,7 +43,7 @@ fn own_keys() -> Map<String, Value> {
     let keys = [
         (
             "experiment",
-            json!({"type": ["string", "number"], "pattern": "^[A-Za-z0-9_-][A-Za-z0-9_.-]*$", "maxLength": 100}),
+            json!({"type": ["string", "number"], "pattern": "^[A-Za-z0-9_][A-Za-z0-9_.-]*$", "maxLength": 100}),
             "The name that runs and reports go by; the file's name without its ending if left out. Not inherited.",
         ),
         (

@@ -101,8 +101,10 @@ impl Screen {
         }
         self.ended += 1;
         let Some(entry) = self.entries.get_mut(&id) else { return };
-        if matches!(state, RunState::Done | RunState::Failed { .. }) {
-            entry.done = entry.steps;
+        match state {
+            RunState::Done => entry.done = entry.steps,
+            RunState::Failed { .. } => entry.steps = entry.done, // what it has left is no work any more
+            _ => {}
         }
         let text = match state {
             RunState::Failed { why } => format!("failed       {}: {why}", entry.label),

@@ -1,0 +1,233 @@
+//! The command line as people and scripts see it: commands, exit codes, JSON shapes, what goes where.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const TINY: &str = "
+experiment: tiny
+model: {layers: 1, heads: 2, d_model: 16, context: 16}
+data: {corpus_chars: 20000}
+train: {steps: 12, batch: 4}
+eval: {every: 5, batches: 2, batch: 4}
+grid: {lr: [1e-2, 1e-3]}
+";
+
+/// A folder with specs, and a root in it.
+struct Lab {
+    folder: TempDir,
+}
+
+impl Lab {
+    fn new() -> Self {
+        let lab = Self { folder: tempfile::tempdir().unwrap() };
+        lab.write("tiny.yaml", TINY);
+        lab
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_exp"));
+        command.args(args).current_dir(self.folder.path()).env_remove("EXP_ROOT").stdin(Stdio::null());
+        command
+    }
+
+    /// Runs `exp` and gives its output, which must end with that code.
+    fn exp(&self, args: &[&str], code: i32) -> Output {
+        let output = self.command(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "exp {args:?}: {}", text(&output.stderr));
+        output
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        serde_json::from_slice(&self.exp(args, 0).stdout).unwrap()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+fn assert_keys(value: &Value, wanted: &[&str]) {
+    let missing: Vec<_> = wanted.iter().filter(|k| !keys(value).contains(*k)).collect();
+    assert!(missing.is_empty(), "{missing:?} are missing from {:?}", keys(value));
+}
+
+#[test]
+fn from_a_spec_to_runs_reports_and_json() {
+    let lab = Lab::new();
+    let plan = lab.json(&["plan", "tiny.yaml", "--json"]);
+    assert_keys(&plan, &["experiment", "runs", "duplicates", "excluded"]);
+    assert_keys(
+        &plan["runs"][0],
+        &["id", "reason", "config", "params", "params_without_positions", "tokens", "flops", "bytes"],
+    );
+    assert_eq!((plan["runs"].as_array().unwrap().len(), &plan["runs"][0]["reason"]), (2, &Value::from("new")));
+
+    let output = lab.exp(&["run", "tiny.yaml"], 0);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(out.contains("lr") && out.contains("12/12") && !out.contains('\x1b'), "{out}");
+    assert!(err.contains("tiny: 2 runs") && err.contains("report: reports/tiny/summary.md"), "{err}");
+    assert!(!err.contains('\x1b'), "no colour and no bars where nobody looks: {err}");
+    for file in ["loss_vs_lr.png", "learning_curves.png", "summary.md", "summary.csv"] {
+        assert!(lab.path("reports/tiny").join(file).exists(), "{file}");
+    }
+
+    let runs = lab.json(&["ls", "--json"]);
+    let known = ["id", "experiment", "state", "why", "step", "steps", "best_val_loss", "tokens_per_second", "attempts"];
+    assert_keys(&runs[0], &known);
+    assert_eq!((runs.as_array().unwrap().len(), &runs[0]["state"], &runs[0]["step"]), (2, &"done".into(), &12.into()));
+    assert_eq!(runs[0]["config"]["train.lr"].as_f64().map(|lr| lr > 0.0), Some(true), "leaves are dotted");
+
+    let id = runs[0]["id"].as_str().unwrap();
+    assert_eq!(id.len(), 64, "ids in JSON are whole");
+    let show = lab.json(&["show", &id[..12], "--json"]);
+    assert_keys(&show, &known);
+    let steps = |name: &str| -> Vec<u64> {
+        show["metrics"][name].as_array().unwrap().iter().map(|p| p[0].as_u64().unwrap()).collect()
+    };
+    for name in ["train/loss", "lr", "grad_norm", "tokens_per_second", "step_ms", "data_ms", "memory_bytes"] {
+        assert_eq!(steps(name), (1..=12).collect::<Vec<_>>(), "{name}");
+    }
+    for name in ["eval/train_loss", "val/loss", "val/bits_per_char"] {
+        assert_eq!(steps(name), [0, 5, 10, 12], "{name}");
+    }
+    let artifacts = show["artifacts"].as_array().unwrap();
+    artifacts.iter().for_each(|a| assert_keys(a, &["kind", "step", "path", "bytes", "blake3"]));
+    let model = artifacts.iter().find(|a| a["path"].as_str().unwrap().ends_with("model.safetensors")).unwrap();
+    let bytes = fs::read(lab.path(model["path"].as_str().unwrap())).unwrap();
+    assert_eq!(model["blake3"], blake3::hash(&bytes).to_hex().as_str());
+
+    let events = text(&lab.exp(&["logs", id, "--json"], 0).stdout);
+    assert!(events.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()) && events.lines().count() > 15);
+    assert!(text(&lab.exp(&["logs", id], 0).stdout).contains("val loss"));
+    assert!(text(&lab.exp(&["show", id], 0).stdout).contains("train.weight_decay"));
+
+    let again = lab.exp(&["run", "tiny.yaml", "--json"], 0);
+    assert!(text(&again.stderr).contains("2 done already"));
+    assert_eq!(serde_json::from_slice::<Value>(&again.stdout).unwrap()[0]["attempts"], 1, "nothing is trained twice");
+    assert!(text(&lab.exp(&["resume", id], 0).stderr).contains("done already"));
+
+    let picture = lab.path("reports/tiny/learning_curves.png");
+    let before = fs::read(&picture).unwrap();
+    lab.write("reports/tiny/mine.png", "a picture of my own");
+    lab.write("reports/tiny/loss_vs_gone.png", "of an axis that is no more");
+    fs::remove_file(&picture).unwrap();
+    lab.exp(&["report", "tiny"], 0);
+    assert_eq!(fs::read(&picture).unwrap(), before, "the same rows give the same picture");
+    assert!(lab.path("reports/tiny/mine.png").exists() && !lab.path("reports/tiny/loss_vs_gone.png").exists());
+}
+
+#[test]
+fn a_run_that_fails_is_told_and_the_others_go_on() {
+    let lab = Lab::new();
+    let output = lab.exp(&["run", "tiny.yaml", "--set", "lr=[1e30, 1e-3]", "--no-report"], 4);
+    assert!(text(&output.stderr).contains("failed"), "{}", text(&output.stderr));
+    let runs = lab.json(&["ls", "tiny", "--json"]);
+    assert_eq!((&runs[0]["state"], &runs[1]["state"]), (&"failed".into(), &"done".into()));
+    let why = runs[0]["why"].as_str().unwrap();
+    assert!(why.contains("step"), "it names the step: {why}");
+    assert!(!lab.path("reports").exists(), "--no-report draws nothing");
+}
+
+#[test]
+fn each_kind_of_mistake_has_its_exit_code() {
+    let lab = Lab::new();
+    lab.write("bad.yaml", "model: {layres: 2}\n");
+    for (args, code, words) in [
+        (&["frobnicate"][..], 2, "frobnicate"),
+        (&["run"], 2, "SPEC"),
+        (&["run", "tiny.yaml", "--jobs", "0"], 2, "--jobs"),
+        (&["show", "abc"], 2, "hint:"),
+        (&["ls", "nothing"], 2, "hint:"),
+        (&["report", "nothing"], 2, "hint:"),
+        (&["run", "missing.yaml"], 3, "missing.yaml"),
+        (&["run", "bad.yaml"], 3, "did you mean `layers`"),
+        (&["plan", "tiny.yaml", "--set", "heads=3"], 3, "--set heads=3"),
+        (&["plan", "tiny.yaml", "--device", "gpu"], 3, "did you mean"),
+    ] {
+        let output = lab.exp(args, code);
+        assert!(text(&output.stderr).contains(words), "exp {args:?}: {}", text(&output.stderr));
+        assert!(output.stdout.is_empty(), "errors go to standard error");
+    }
+    assert!(!lab.path("runs").exists() || !lab.path("runs/exp.db").exists(), "a mistake starts nothing");
+
+    fs::create_dir_all(lab.path("runs")).unwrap();
+    lab.write("runs/exp.db", "no database");
+    for args in [&["ls"][..], &["run", "tiny.yaml"]] {
+        assert!(text(&lab.exp(args, 5).stderr).contains("exp.db"));
+    }
+    assert_eq!(fs::read(lab.path("runs/exp.db")).unwrap(), b"no database", "what cannot be read is not overwritten");
+}
+
+#[test]
+fn the_root_may_be_named_anywhere() {
+    let lab = Lab::new();
+    lab.exp(&["--root", "a", "run", "tiny.yaml", "--no-report", "--set", "steps=1"], 0);
+    lab.exp(&["run", "tiny.yaml", "--no-report", "--set", "steps=1", "--root", "b"], 0);
+    let by_environment = lab.command(&["ls", "--json"]).env("EXP_ROOT", "a").output().unwrap();
+    let here = lab.json(&["ls", "--json", "--root", "b"]);
+    let there: Value = serde_json::from_slice(&by_environment.stdout).unwrap();
+    assert_eq!((here.as_array().unwrap().len(), &here[0]["id"]), (2, &there[0]["id"]));
+    assert!(!lab.path("runs").exists());
+    fs::remove_file(lab.path("b/runs/exp.db")).unwrap();
+    assert_eq!(lab.json(&["ls", "--json", "--root", "b"]), here, "a lost index is made again");
+    lab.exp(&["store", "rebuild", "--root", "b"], 0);
+    assert_eq!(lab.json(&["ls", "--json", "--root", "b"]), here);
+}
+
+#[test]
+fn what_describes_the_tool_itself_is_well_formed() {
+    let lab = Lab::new();
+    assert_keys(&lab.json(&["schema"]), &["$schema", "properties"]);
+    assert_eq!(lab.json(&["devices", "--json"])[0]["name"], "cpu");
+    assert!(text(&lab.exp(&["completions", "bash"], 0).stdout).contains("exp"));
+    assert!(text(&lab.exp(&["--help"], 0).stdout).contains("resume"));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let lab = Lab::new();
+    let mut child = lab.command(&["schema"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+}
+
+#[test]
+fn the_experiments_that_come_along_are_valid() {
+    let lab = Lab::new();
+    lab.write("input.txt", "To be, or not to be, that is the question.\n".repeat(100));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments");
+    let mut seen = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let (spec, name) = (path.to_str().unwrap(), path.file_stem().unwrap().to_str().unwrap());
+        if fs::read_to_string(&path).unwrap().contains("corpus: shakespeare") {
+            let output = lab.exp(&["plan", spec], 3);
+            assert!(text(&output.stderr).contains("data.path"), "it says how to name the text");
+            assert_eq!(lab.json(&["plan", spec, "--json", "--set", "data.path=input.txt"])["experiment"], name);
+        } else {
+            assert_eq!(lab.json(&["plan", spec, "--json"])["experiment"], name);
+        }
+        seen += 1;
+    }
+    assert!(seen >= 4, "only {seen} experiments were found");
+}
