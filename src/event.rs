@@ -239,7 +239,8 @@ impl RunState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "note", rename_all = "snake_case")]
 pub enum Note {
-    /// The worker of this attempt died without a word, and no other attempt follows.
+    /// The worker of this attempt died without a word, or was stopped because it had used up its time; no other attempt
+    /// follows. It counts more than a stop that the attempt's events tell of.
     GaveUp {
         /// When, in ms since the Unix epoch.
         at: Millis,
@@ -277,7 +278,7 @@ pub enum Progress {
         /// CPU threads that it computes with.
         threads: usize,
     },
-    /// Its worker said something.
+    /// Its worker said something. Steps are thinned out to what a screen can show.
     Event {
         /// Which run.
         run: RunId,

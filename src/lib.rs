@@ -1,4 +1,71 @@
-//! `exp` runs declarative experiments on small and medium transformers.
+//! `exp` runs declarative experiments on small and medium transformers: one YAML file says what to train and what to
+//! sweep; `exp` expands it into a grid of runs, schedules them on the devices at hand, keeps every metric and checkpoint,
+//! and draws what was learned. This page is the map of the code.
+//!
+//! # Who may use whom
+//!
+//! Everyone may use `base`, `event`, `spec::config` and `spec::identity`. Beyond them a module uses only what its line
+//! names; the test `tests/architecture.rs` reads this drawing and every `use crate::` line, and fails where they differ.
+//!
+//! ```text
+//! cli    ► ui, report, sched, exec, spec, store     one file per command, thin
+//! ui     ►                                          the only place that prints
+//! report ► store                                    never train, model or sched: a copied store can be redrawn
+//! sched  ► exec, train, store, spec, data, cost     plan, queue (a pure state machine), dispatch (the one loop)
+//! exec   ► train, data                              the executors, the worker, devices and slots
+//! train  ► engine, model, data, cost                the loop, schedule, evaluation, checkpoints
+//! engine ► model, kernels, data, cost               tape (candle's autograd, any device), cpu (explicit layers)
+//! model  ►                                          parameters: names, shapes, initialisation, files
+//! kernels►                                          plain functions on slices
+//! cost   ► model, kernels                           parameters, FLOPs, bytes from a config alone
+//! data   ►                                          corpora, tokenizers, the token cache, the loader
+//! store  ►                                          the SQLite index: schema, write side, query side
+//! spec   ►                                          the YAML language: leaves, tree, grid, run ids, schema
+//! event  ►                                          what happened to a run: the link between worker, store and screen
+//! base   ►                                          errors and exit codes, files, folders, streams, clock, ids
+//! ```
+//!
+//! External crates keep to their layer: candle in `model`, `engine` and `exec::device`; rusqlite in `store`; plotters in
+//! `report`; indicatif and comfy-table in `ui`; clap in `cli`; saphyr-parser and serde_yaml in `spec`.
+//!
+//! # How data flows, one way
+//!
+//! ```text
+//! YAML ─spec─► [RunConfig] ─sched::plan─► Plan ─sched::dispatch─► job + slot ─exec─► worker process
+//! worker: RunConfig ► data ► engine ► train ─► Event, one JSON line each, in runs/<id>/attempt-K/events.jsonl
+//! dispatch: (Event, Exit, Signal, Tick) ─► queue.step(), pure ─► actions ─► store, screen, start and stop
+//! runs/exp.db ─store─► rows ─► Frame ─plots─► Figure ─draw─► PNG, written whole under reports/<experiment>/
+//! ```
+//!
+//! # Who owns which file on disk
+//!
+//! [`base::folders`] names them all. A worker alone writes `attempt-K/` and `checkpoints/` of its run; the scheduler
+//! writes `config.json` and the journals; [`store`] writes `exp.db`; [`data`] writes the token cache; `cli::report`
+//! writes what [`report`] draws.
+//!
+//! # Where to start
+//!
+//! | for a new | begin in |
+//! |---|---|
+//! | setting, and so a new axis | [`spec::leaf`] (the one table), [`spec::config`] |
+//! | switch of the model | [`model::Layout`], `engine/tape`, `engine/cpu` |
+//! | kind of plot | `report/plots/`, one file each |
+//! | executor | [`exec`] |
+//! | corpus or tokenizer | [`data`] |
+//! | command | [`cli`], one file each |
+//! | metric | [`event`], `store` |
+//!
+//! # Invariants
+//!
+//! - The folder is the truth, the database an index: deleting `runs/exp.db` loses nothing (`exp store rebuild`).
+//! - A run's result follows from its [`spec::RunConfig`] and its corpus alone: never from threads, jobs, stops or resumes.
+//! - `spec` and `event` know neither candle nor SQL nor the terminal; `report` knows only the store.
+//! - Every file that matters is whole or absent: written aside, fsynced, renamed.
+//! - One value per step: events after the step that a later attempt resumed from are void.
+//! - A bad point of a grid is found before the first run starts.
+//! - What is not finite is the word `"nan"`, `"inf"` or `"-inf"` wherever it is stored, and is never best.
+
+#![warn(missing_docs)]
 
 pub mod base;
 pub mod cli;

@@ -1,29 +1,23 @@
 //! Every engine against nanoGPT in PyTorch: logits, gradients, and whole training traces, for each folder named
 //! `nanogpt*` in `$EXP_PARITY_DIR` (`../shared/parity` by default).
 
+mod common;
+
 use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
 
+use common::{ENGINES, Make, norm};
 use exp::{
-    engine::{Batch, Engine, Part, Place, Update, cpu::Cpu, tape::Tape},
+    engine::{Batch, Engine, Part, Place, Update},
     model::{Layout, safetensors::read},
     spec::RunConfig,
     train::schedule::lr_at,
 };
 use safetensors::SafeTensors;
 use serde_json::Value;
-
-/// How an engine is made for a config and a vocabulary.
-type Make = fn(&RunConfig, usize) -> Box<dyn Engine>;
-
-/// Every engine there is.
-const ENGINES: &[(&str, Make)] = &[
-    ("tape", |config, vocab| Box::new(Tape::new(config, vocab, "cpu").unwrap())),
-    ("cpu", |config, vocab| Box::new(Cpu::new(config, vocab, 2).unwrap())),
-];
 
 #[test]
 fn parity_of_first_logits_and_gradients() {
@@ -143,9 +137,8 @@ fn assert_near(what: &str, got: f64, want: f64, tolerance: f64) {
 
 fn assert_close(what: &str, got: &[f32], want: &[f32], tolerance: f64) {
     assert_eq!(got.len(), want.len(), "{what}");
-    let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|v| v * v).sum::<f64>().sqrt();
-    let off = norm(&mut got.iter().zip(want).map(|(g, w)| f64::from(*g) - f64::from(*w)));
-    let of = norm(&mut want.iter().map(|&w| f64::from(w)));
+    let difference: Vec<f32> = got.iter().zip(want).map(|(g, w)| g - w).collect();
+    let (off, of) = (norm(&difference), norm(want));
     assert!(off <= tolerance * of, "{what}: off by {:.1e} of its norm, more than {tolerance:.0e}", off / of);
 }
 

@@ -1,13 +1,25 @@
 //! Wall-clock time as stored (milliseconds since the Unix epoch, UTC) and as shown (local time with its offset).
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 /// Milliseconds since the Unix epoch.
 pub type Millis = i64;
 
 /// The time now.
 pub fn now() -> Millis {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as Millis)
+    millis(SystemTime::now())
+}
+
+/// When a file was last written; now, where that cannot be told.
+pub fn modified(path: &Path) -> Millis {
+    path.metadata().and_then(|m| m.modified()).map_or_else(|_| now(), millis)
+}
+
+fn millis(time: SystemTime) -> Millis {
+    time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as Millis)
 }
 
 /// `2026-11-29 16:02:11 +01:00`: local time with its offset, for people.

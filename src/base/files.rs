@@ -5,9 +5,10 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::Write,
     path::Path,
+    time::Duration,
 };
 
-use super::{Context, Error, Exit, Result};
+use super::{Context, Exit, Result};
 
 /// Writes `bytes` to `path` so that a reader sees the old file or the new one, never a part. Makes the folder.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
@@ -16,16 +17,42 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// As [`write_atomic`], with the content written by `fill`.
 pub fn write_with(path: &Path, fill: impl FnOnce(&mut File) -> std::io::Result<()>) -> Result<()> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let write = || -> std::io::Result<()> {
-        fs::create_dir_all(folder)?;
-        let mut aside = tempfile::Builder::new().prefix(".aside-").permissions(readable()).tempfile_in(folder)?;
-        fill(aside.as_file_mut())?;
-        aside.as_file().sync_all()?;
-        aside.persist(path)?;
-        sync_folder(folder)
+        written_aside(path, fill)?.persist(path)?;
+        sync_folder(folder_of(path))
     };
     write().doing(Exit::Store, || format!("writing {}", path.display()))
+}
+
+/// As [`write_atomic`], but never over a file that is there already: `false` where one is, whoever wrote it meanwhile.
+pub fn write_new(path: &Path, bytes: &[u8]) -> Result<bool> {
+    let write = || -> std::io::Result<bool> {
+        match written_aside(path, |file| file.write_all(bytes))?.persist_noclobber(path) {
+            Ok(_) => sync_folder(folder_of(path)).map(|()| true),
+            Err(e) if e.error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
+            Err(e) => Err(e.error),
+        }
+    };
+    if path.exists() {
+        return Ok(false);
+    }
+    write().doing(Exit::Store, || format!("writing {}", path.display()))
+}
+
+fn written_aside(
+    path: &Path,
+    fill: impl FnOnce(&mut File) -> std::io::Result<()>,
+) -> std::io::Result<tempfile::NamedTempFile> {
+    let folder = folder_of(path);
+    fs::create_dir_all(folder)?;
+    let mut aside = tempfile::Builder::new().prefix(".aside-").permissions(readable()).tempfile_in(folder)?;
+    fill(aside.as_file_mut())?;
+    aside.as_file().sync_all()?;
+    Ok(aside)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// What a file gets from `File::create` under the usual mask; temporary files are private by default.
@@ -67,11 +94,16 @@ impl Lock {
     /// Takes the lock if nobody holds it; `None` where somebody does. Makes the file and its folder.
     pub fn try_take(path: &Path) -> Result<Option<Self>> {
         let file = Self::open(path)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Some(Self { file })),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(e)) => Err(Error::new(Exit::Store, format!("locking {}", path.display()), e)),
+        let doing = || format!("locking {}", path.display());
+        while !free(file.try_lock()).doing(Exit::Store, doing)? {
+            // Whoever asks `is_held` shares the lock for an instant; only a holder keeps us from sharing it as well.
+            if !free(file.try_lock_shared()).doing(Exit::Store, doing)? {
+                return Ok(None);
+            }
+            file.unlock().doing(Exit::Store, doing)?;
+            std::thread::sleep(Duration::from_millis(1));
         }
+        Ok(Some(Self { file }))
     }
 
     /// Waits for the lock.
@@ -81,9 +113,15 @@ impl Lock {
         Ok(Self { file })
     }
 
-    /// Whether somebody, this process included, holds the lock now.
+    /// Whether somebody, this process included, holds the lock now. Writes nothing, so it may be asked of a folder that
+    /// one can only read, and any number may ask at once.
     pub fn is_held(path: &Path) -> Result<bool> {
-        Ok(path.exists() && Self::try_take(path)?.is_none())
+        let probe = || match File::open(path) {
+            Ok(file) => free(file.try_lock_shared()).map(|free| !free),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        };
+        probe().doing(Exit::Store, || format!("asking who holds {}", path.display()))
     }
 
     /// Replaces the file's content, for people who ask who holds the lock.
@@ -100,6 +138,15 @@ impl Lock {
             OpenOptions::new().create(true).read(true).append(true).open(path)
         };
         open().doing(Exit::Store, || format!("opening the lock {}", path.display()))
+    }
+}
+
+/// Whether a lock that was tried is ours now.
+fn free(tried: Result<(), TryLockError>) -> std::io::Result<bool> {
+    match tried {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(e)) => Err(e),
     }
 }
 
@@ -130,5 +177,39 @@ mod tests {
         assert!(Lock::try_take(&path).unwrap().is_none() && Lock::is_held(&path).unwrap());
         drop(held);
         assert!(!Lock::is_held(&path).unwrap());
+    }
+
+    #[test]
+    fn a_new_file_is_never_written_over_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b.json");
+        let first: usize = std::thread::scope(|s| {
+            let writers: Vec<_> = (0..8).map(|_| s.spawn(|| usize::from(write_new(&path, b"one").unwrap()))).collect();
+            writers.into_iter().map(|w| w.join().unwrap()).sum()
+        });
+        assert_eq!(first, 1);
+        assert!(!write_new(&path, b"two").unwrap());
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left aside");
+    }
+
+    #[test]
+    fn asking_for_a_lock_neither_holds_it_nor_keeps_others_from_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        fs::write(&path, "").unwrap();
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| (0..2000).for_each(|_| assert!(!Lock::is_held(&path).unwrap(), "others only ask")));
+            }
+        });
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| (0..2000).for_each(|_| assert!(Lock::is_held(&path).is_ok())));
+            }
+            for _ in 0..200 {
+                assert!(Lock::try_take(&path).unwrap().is_some(), "taken while others ask");
+            }
+        });
     }
 }

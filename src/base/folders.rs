@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! runs/exp.db                                   the index
+//! runs/exp.db.lock                              held while the index is opened, made or replaced
 //! runs/cache/                                   token caches, measured peaks
 //! runs/slots/                                   one lock per CPU core or GPU
 //! runs/experiments/<name>/journal.jsonl         what each `exp run` of the spec expanded to
@@ -45,6 +46,11 @@ impl Root {
         self.runs().join("exp.db")
     }
 
+    /// Held while the index is opened, made or replaced.
+    pub fn database_lock(&self) -> PathBuf {
+        self.runs().join("exp.db.lock")
+    }
+
     /// Token caches and measured peaks.
     pub fn cache(&self) -> PathBuf {
         self.runs().join("cache")
@@ -55,14 +61,29 @@ impl Root {
         self.runs().join("slots")
     }
 
-    /// The folder of an experiment under `runs/experiments/`.
+    /// The folders of all experiments.
+    pub fn experiments(&self) -> PathBuf {
+        self.runs().join("experiments")
+    }
+
+    /// The folder of one experiment.
     pub fn experiment(&self, name: &str) -> PathBuf {
-        self.runs().join("experiments").join(name)
+        self.experiments().join(name)
+    }
+
+    /// What each `exp run` of an experiment's spec expanded to.
+    pub fn experiment_journal(&self, name: &str) -> PathBuf {
+        self.experiment(name).join("journal.jsonl")
     }
 
     /// The pictures and tables of an experiment.
     pub fn report(&self, experiment: &str) -> PathBuf {
         self.path.join("reports").join(experiment)
+    }
+
+    /// How a path under the root is written down, so that the root may move.
+    pub fn relative(&self, path: &Path) -> String {
+        path.strip_prefix(&self.path).unwrap_or(path).display().to_string()
     }
 
     /// A run's folder.
@@ -86,6 +107,11 @@ impl RunFolder {
     /// The run's own folder.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The folder's name: the first 16 digits of the run's id.
+    pub fn name(&self) -> std::borrow::Cow<'_, str> {
+        self.path.file_name().unwrap_or_default().to_string_lossy()
     }
 
     /// The frozen config.

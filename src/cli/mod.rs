@@ -1,1 +1,119 @@
-//! (to come)
+//! The command line: one file per command, each thin over the layers below.
+
+mod completions;
+mod devices;
+mod json;
+mod logs;
+mod ls;
+mod plan;
+mod report;
+mod resume;
+mod run;
+mod schema;
+mod show;
+mod store;
+mod worker;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+
+use crate::{
+    base::{Error, Exit, Result, folders::Root},
+    store::Store,
+    ui,
+};
+
+/// Experiments on small and medium transformers: one YAML file, a grid of runs, curves and reports.
+#[derive(Debug, Parser)]
+#[command(name = "exp", version, arg_required_else_help = true, max_term_width = 100)]
+struct Cli {
+    /// The folder that holds runs/ and reports/
+    #[arg(long, global = true, env = "EXP_ROOT", value_name = "DIR", default_value = ".", hide_default_value = true)]
+    root: PathBuf,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Train every run of a spec that is not done yet, and draw the report
+    Run(run::Args),
+    /// Show what `exp run` would do, and what it costs
+    Plan(plan::Args),
+    /// Continue one run from its last checkpoint
+    Resume(resume::Args),
+    /// Draw the report of an experiment again
+    Report(report::Args),
+    /// List runs
+    Ls(ls::Args),
+    /// Show one run: settings, state, metrics, files
+    Show(show::Args),
+    /// Show what happened in a run
+    Logs(logs::Args),
+    /// List the devices that runs can be placed on
+    Devices(devices::Args),
+    /// Look after the index over the folders of runs
+    Store(store::Args),
+    /// Print the JSON Schema of a spec, for editors
+    Schema,
+    /// Print completions for a shell
+    Completions(completions::Args),
+    /// Train one run; started by `exp run`
+    #[command(hide = true)]
+    Worker(worker::Args),
+}
+
+/// Runs the command of this process's arguments.
+pub fn main() -> ExitCode {
+    // clap prints and exits 2 by itself where the arguments are wrong.
+    let cli = Cli::parse();
+    let root = Root::new(cli.root);
+    let exit = dispatch(&root, cli.command).unwrap_or_else(|e| {
+        ui::error(&e);
+        e.exit
+    });
+    ExitCode::from(exit as u8)
+}
+
+fn dispatch(root: &Root, command: Command) -> Result<Exit> {
+    match command {
+        Command::Run(args) => run::run(root, &args),
+        Command::Plan(args) => plan::run(root, &args),
+        Command::Resume(args) => resume::run(root, &args),
+        Command::Report(args) => report::run(root, &args),
+        Command::Ls(args) => ls::run(root, &args),
+        Command::Show(args) => show::run(root, &args),
+        Command::Logs(args) => logs::run(root, &args),
+        Command::Devices(args) => devices::run(&args),
+        Command::Store(args) => store::run(root, &args),
+        Command::Schema => schema::run(),
+        Command::Completions(args) => completions::run(&args),
+        Command::Worker(args) => worker::run(root, &args),
+    }
+}
+
+/// The index brought up to date with the folders, and made again where it is gone; `None` where nothing was ever run
+/// under this root.
+fn current_store(root: &Root) -> Result<Option<Store>> {
+    let mut store = match Store::open_existing(root)? {
+        Some(store) => store,
+        None if root.experiments().exists() => Store::open(root)?,
+        None => return Ok(None),
+    };
+    store.sync()?;
+    Ok(Some(store))
+}
+
+/// The index brought up to date, for commands that need something to be there.
+fn needed_store(root: &Root) -> Result<Store> {
+    current_store(root)?.ok_or_else(|| {
+        Error::new(
+            Exit::Usage,
+            format!("looking into {}", root.runs().display()),
+            "nothing was run under this root yet",
+        )
+        .hint("`exp run experiments/depth_sweep.yaml` runs an experiment; --root or EXP_ROOT names another root")
+    })
+}

@@ -1,4 +1,23 @@
 //! Text in, token windows out: corpora, tokenizers, the token cache and the loader.
+//!
+//! [`prepare`] tokenizes what a [`DataConfig`] names into the cache, once however many processes ask; [`open`] maps that
+//! into memory as a [`Dataset`], which fills batches. A corpus is one more implementation of [`corpus::Corpus`], a
+//! tokenizer one more of [`tokenizer::Tokenizer`].
+
+mod batch;
+mod cache;
+pub mod corpus;
+mod dataset;
+pub mod playbook;
+pub mod text;
+pub mod tokenizer;
+
+use std::path::Path;
+
+pub use batch::Batch;
+pub use dataset::Dataset;
+
+use crate::{base::Result, spec::config::DataConfig};
 
 /// What is known of a tokenized corpus. Plain data: it is kept beside the cached tokens as JSON.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -23,6 +42,23 @@ pub struct CorpusInfo {
     pub notes: Vec<String>,
 }
 
+impl CorpusInfo {
+    /// Whether both splits hold a window of `context` tokens and the token after it; if not, which one does not, and what
+    /// it would need.
+    pub fn check_context(&self, context: usize) -> Result<(), String> {
+        let need = context as u64 + 1;
+        for (split, tokens) in [("training", self.train_tokens), ("validation", self.val_tokens)] {
+            if tokens < need {
+                let name = &self.name;
+                return Err(format!(
+                    "the {split} split of {name} has {tokens} tokens; a context of {context} needs at least {need}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Which part of a corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
@@ -30,4 +66,16 @@ pub enum Split {
     Train,
     /// The end, `data.val_fraction` of the tokens.
     Val,
+}
+
+/// Tokenizes a corpus into the cache folder unless that is done, and says what is known of it. Safe when many processes
+/// do it at once: one works, the others wait for it. Errors are [`Exit::Spec`](crate::base::Exit) where the text is at
+/// fault, [`Exit::Store`](crate::base::Exit) where the cache cannot be written.
+pub fn prepare(config: &DataConfig, cache: &Path) -> Result<CorpusInfo> {
+    Ok(cache::find_or_make(config, cache)?.stored.info)
+}
+
+/// Maps a tokenized corpus into memory; [prepares](prepare) it where that was not done. Errors as there.
+pub fn open(config: &DataConfig, cache: &Path) -> Result<Dataset> {
+    Dataset::open(cache::find_or_make(config, cache)?)
 }

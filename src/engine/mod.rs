@@ -7,6 +7,8 @@
 pub mod cpu;
 pub mod tape;
 
+pub use crate::data::Batch;
+
 use crate::{
     base::{Error, Exit, Result, machine, rng::DropoutMask},
     model::Layout,
@@ -15,26 +17,6 @@ use crate::{
         config::{EngineKind, TrainConfig},
     },
 };
-
-/// Token windows and what follows them, both (B, T), row by row. `y[b, t]` is the token after `x[b, t]`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Batch {
-    /// Input tokens, (B, T).
-    pub x: Vec<u32>,
-    /// Target tokens, (B, T).
-    pub y: Vec<u32>,
-    /// B.
-    pub batch: usize,
-    /// T.
-    pub context: usize,
-}
-
-impl Batch {
-    /// Room for `batch` windows of `context` tokens.
-    pub fn zeros(batch: usize, context: usize) -> Self {
-        Self { x: vec![0; batch * context], y: vec![0; batch * context], batch, context }
-    }
-}
 
 /// Checks what an engine is given before it computes: tokens (B, T) of `context` and of `vocab` at most.
 pub fn check_tokens(tokens: &[u32], batch: usize, context: usize, vocab: usize) -> Result<()> {
@@ -155,7 +137,7 @@ pub fn build(config: &RunConfig, vocab: usize, device: &str, threads: usize) -> 
         EngineKind::Auto if device == "cpu" && cpu::Cpu::knows(config) => {
             Ok(Box::new(cpu::Cpu::new(config, vocab, threads)?))
         }
-        // The tape computes with the global rayon pool.
+        // On a CPU, candle has its number of threads from the environment.
         EngineKind::Auto | EngineKind::Tape => Ok(Box::new(tape::Tape::new(config, vocab, device)?)),
     }
 }

@@ -1,6 +1,6 @@
 //! The reference engine: candle's autograd on any device. It is written to be read and to be right, not to be fast;
-//! every other engine is checked against it. On a CPU it computes with the global rayon pool, and the number of threads
-//! changes no bit of the result: each element of a product is summed by one thread in an order of its own.
+//! every other engine is checked against it. On a CPU, candle takes its number of threads from `RAYON_NUM_THREADS` when the
+//! process starts, and no bit of the result depends on it: each sum is computed by one thread in an order of its own.
 
 mod gpt;
 
@@ -317,5 +317,40 @@ fn explain(doing: &str, error: candle_core::Error) -> Error {
         error.hint("halve train.batch and double train.grad_accum: a step then covers as many windows in less memory")
     } else {
         error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(context: usize, vocab: u32) -> Batch {
+        let tokens = |salt: u32| (0..2 * context as u32).map(|i| (i * i + salt) % vocab).collect();
+        Batch { x: tokens(3), y: tokens(5), batch: 2, context }
+    }
+
+    /// GPUs compute in 16 bits by the same path; a CPU can follow it in f16.
+    #[test]
+    fn half_floats_give_nearly_the_gradient_of_whole_ones() {
+        let mut config = RunConfig::default();
+        (config.model.layers, config.model.d_model, config.model.d_ff, config.model.dropout) = (2, 32, 64, 0.1);
+        let gradient = |dtype| {
+            let mut tape = Tape::on(Device::Cpu, dtype, &config, 11).unwrap();
+            let loss = tape.accumulate(&batch(8, 11), Place { step: 1, micro: 0 }, 2).unwrap();
+            (loss, tape.read(Part::Grads).unwrap())
+        };
+        let ((loss, whole), (rough_loss, rough)) = (gradient(DType::F32), gradient(DType::F16));
+        let norm = |x: &mut dyn Iterator<Item = f32>| x.map(|v| v * v).sum::<f32>().sqrt();
+        let off = norm(&mut whole.iter().zip(&rough).map(|(a, b)| a - b));
+        assert!((loss - rough_loss).abs() < 1e-3 && loss != rough_loss, "{loss} {rough_loss}");
+        assert!(off < 5e-3 * norm(&mut whole.iter().copied()) && off > 0.0, "{off}");
+    }
+
+    #[test]
+    fn what_candle_says_reaches_people_without_a_backtrace() {
+        let long = candle_core::Error::Msg("CUDA_ERROR_OUT_OF_MEMORY\n   0: candle::frame\n   1: main".into()).bt();
+        let error = explain("training", long.context("deeper"));
+        assert_eq!(error.to_string(), "training: CUDA_ERROR_OUT_OF_MEMORY");
+        assert!(error.hint.unwrap().contains("train.batch"));
     }
 }

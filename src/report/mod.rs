@@ -1,1 +1,78 @@
-//! (to come)
+//! Reports: pictures and tables of an experiment, drawn from stored rows alone, so that a copied store gives the same
+//! bytes anywhere. Knows nothing of training, models or scheduling.
+//!
+//! ```text
+//! Store ─load─► Frame ─plots─► Figure ─layout, draw─► PNG
+//!                     └─summary, csv─────────────────► summary.md, summary.csv
+//! ```
+
+mod csv;
+mod curves;
+mod decimate;
+mod draw;
+mod figure;
+mod findings;
+mod frame;
+mod layout;
+mod load;
+mod markdown;
+mod numbers;
+mod pace;
+mod palette;
+mod pen;
+mod plots;
+mod scale;
+mod summary;
+mod text;
+
+#[cfg(test)]
+mod sample;
+#[cfg(test)]
+mod tests;
+
+use figure::Figure;
+use frame::Frame;
+
+use crate::{
+    base::{Error, Exit, Result},
+    store::Store,
+};
+
+/// The files of an experiment's report by name, sorted; the same bytes each time.
+///
+/// # Errors
+/// [`Exit::Usage`] where the experiment is not known or none of its runs has logged anything; where the index cannot be
+/// read.
+pub fn build(store: &Store, experiment: &str) -> Result<Vec<(String, Vec<u8>)>> {
+    files(&load::frame(store, experiment)?)
+}
+
+/// As [`build`], from a frame.
+fn files(frame: &Frame) -> Result<Vec<(String, Vec<u8>)>> {
+    if !frame.runs.iter().any(frame::Run::has_data) {
+        return Err(nothing(frame));
+    }
+    let figures: Vec<(String, Figure)> = plots::all(frame)
+        .iter()
+        .filter_map(|plot| Some((format!("{}.png", plot.name()), plot.figure(frame)?)))
+        .collect();
+    let page = summary::page(frame, &figures).into_bytes();
+    let mut files = vec![("summary.csv".to_owned(), csv::csv(frame).into_bytes()), ("summary.md".to_owned(), page)];
+    for (name, figure) in figures {
+        files.push((name, draw::png(&figure)?));
+    }
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(files)
+}
+
+/// Says that there is nothing to report, and why.
+fn nothing(frame: &Frame) -> Error {
+    let doing = format!("reporting on experiment {}", frame.experiment);
+    let first_reason = frame.runs.iter().find_map(|r| Some((&r.name, r.row.state.why()?)));
+    let error = |why: String| Error::new(Exit::Usage, doing, why);
+    match first_reason {
+        Some((run, why)) => error(format!("none of its runs has logged a loss; run {run} failed: {why}"))
+            .hint(format!("`exp logs {run}` shows what it printed")),
+        None => error("none of its runs has logged a loss yet".to_owned()).hint("`exp run` its spec first"),
+    }
+}

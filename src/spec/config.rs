@@ -4,8 +4,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Everything that decides what one run does.
+/// Everything that decides what one run does. A leaf that a stored config lacks, since it is older than the leaf, has
+/// its default: what the run did without it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RunConfig {
     /// The network.
     pub model: ModelConfig,
@@ -23,6 +25,7 @@ pub struct RunConfig {
 
 /// The network's shape and switches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[allow(missing_docs)]
 pub struct ModelConfig {
     pub layers: usize,
@@ -41,6 +44,7 @@ pub struct ModelConfig {
 
 /// What the network is trained on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[allow(missing_docs)]
 pub struct DataConfig {
     pub corpus: CorpusKind,
@@ -53,6 +57,7 @@ pub struct DataConfig {
 
 /// How the network is trained.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[allow(missing_docs)]
 pub struct TrainConfig {
     pub steps: u64,
@@ -76,6 +81,7 @@ pub struct TrainConfig {
 
 /// How the network is evaluated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[allow(missing_docs)]
 pub struct EvalConfig {
     pub every: u64,
@@ -85,6 +91,7 @@ pub struct EvalConfig {
 
 /// What is kept of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[allow(missing_docs)]
 pub struct CheckpointConfig {
     pub every: u64,
@@ -94,6 +101,7 @@ pub struct CheckpointConfig {
 
 /// Where and with what a run is computed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[allow(missing_docs)]
 pub struct RunSettings {
     pub device: String,

@@ -1,8 +1,12 @@
 //! What names a run, and what of it is frozen when it is first registered.
+//!
+//! An id is the hash of the leaves that decide a run's result and differ from the defaults that they have beside the
+//! others, so that it survives a new leaf with a default, and so that `min_lr: 1e-4` beside `lr: 1e-3` is the same run
+//! with and without being written. A file counts by its content, wherever it lies.
 
 use serde::{Deserialize, Serialize};
 
-use super::RunConfig;
+use super::{RunConfig, leaf};
 use crate::base::RunId;
 
 /// The version of the rule by which ids follow from configs. Ids change with it alone.
@@ -21,4 +25,64 @@ pub struct FrozenRun {
     pub vocab_size: usize,
     /// The resolved config.
     pub config: RunConfig,
+}
+
+/// The id of a run. `text_hash` is the hash of the text that `data.path` names, and counts in the path's place; where it
+/// is not known the path itself counts. `run.device` counts as it stands, so a config should hold the kind that `auto`
+/// stands for (`cpu`, `cuda`, `metal`), and an index only where the spec names one.
+pub fn run_id(config: &RunConfig, text_hash: Option<&str>) -> RunId {
+    RunId(*blake3::hash(canonical(config, text_hash).as_bytes()).as_bytes())
+}
+
+/// What is hashed: the format, then `path=value` in the order of the paths, values as JSON (floats in the shortest form
+/// that reads back as the same number).
+fn canonical(config: &RunConfig, text_hash: Option<&str>) -> String {
+    let fixed = RunConfig::default();
+    let mut lines = Vec::new();
+    for leaf in leaf::all().iter().filter(|leaf| leaf.counts) {
+        let value = leaf.get(config);
+        if value == leaf.default_in(config, &fixed) {
+            continue;
+        }
+        lines.push(match text_hash.filter(|_| leaf.path == "data.path") {
+            Some(hash) => format!("{}=blake3:{hash}\n", leaf.path),
+            None => format!("{}={value}\n", leaf.path),
+        });
+    }
+    lines.sort();
+    format!("exp run, format {FORMAT}\n{}", lines.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_differs_and_decides_is_hashed() {
+        let mut c = RunConfig::default();
+        assert_eq!(canonical(&c, None), "exp run, format 1\n");
+        c.train.lr = 3e-4;
+        c.model.layers = 2;
+        c.run.device = "cpu".into();
+        assert_eq!(
+            canonical(&c, None),
+            "exp run, format 1\nmodel.layers=2\nrun.device=\"cpu\"\ntrain.lr=0.0003\ntrain.min_lr=0.0001\n"
+        );
+        c.train.min_lr = 3e-5;
+        (c.checkpoint.every, c.checkpoint.keep_last, c.run.retries, c.run.timeout) = (7, 9, 3, Some(60.0));
+        let lines = "model.layers=2\nrun.device=\"cpu\"\ntrain.lr=0.0003\n";
+        assert_eq!(canonical(&c, None), format!("exp run, format 1\n{lines}"));
+    }
+
+    #[test]
+    fn a_file_counts_by_its_content() {
+        let mut c = RunConfig::default();
+        assert_eq!(run_id(&c, Some("00ff")), run_id(&c, None), "no file is named");
+        c.data.path = Some("/a/b.txt".into());
+        let (here, unknown) = (run_id(&c, Some("00ff")), run_id(&c, None));
+        c.data.path = Some("/c.txt".into());
+        assert_eq!(run_id(&c, Some("00ff")), here);
+        assert_ne!(run_id(&c, Some("00fe")), here);
+        assert_ne!(run_id(&c, None), unknown);
+    }
 }

@@ -1,7 +1,46 @@
 //! The spec language: from a YAML file to resolved, checked points of a grid. Knows neither candle nor SQL nor the
 //! terminal.
+//!
+//! ```text
+//! file ─tree─► Node ─layer─► Layer ─inherit─► Layer ─sweep─► Sweep of RunConfig ─identity─► RunId
+//!        spans       leaf table     base, --set      expand, resolve, check
+//! ```
+//!
+//! The language, where YAML and the leaf table do not say it already:
+//!
+//! - A leaf is named by its path (`train.lr`), within its group (`train: {lr: …}`), or by its last word (`lr`), at the
+//!   top level and in `grid`, `zip`, `exclude`, `include` and `--set` alike. Where groups share a last word, it means the
+//!   leaf of [`leaf::FIRST_GROUPS`] (`batch` is `train.batch`); where none of these has it, it is ambiguous and an error
+//!   (`every`). A leaf is set once in a file, and swept once.
+//! - `null` gives a leaf its default back, in an axis too.
+//! - An axis overrules the plain value of its leaf. Axes are walked in the order of the file, the last one fastest.
+//! - `seeds: 3` is an innermost axis of `train.seed` over 1, 2 and 3, and stands beside no other value of that leaf.
+//! - `exclude` takes points of the grid out by the values that they resolve to. An entry that matches no point is an
+//!   error, unless the command line or an inheriting spec sets a leaf that it names. `include` adds points after that:
+//!   the plain values with those of the entry, for every one of `seeds`. A leaf that only `include` names counts as an
+//!   axis of the sweep, since it varies.
+//! - What a spec says replaces what its `base` says, and `--set` replaces both, the last one on top: a leaf the leaf or
+//!   the axis, an axis the axis (in `grid` or `zip`) and the plain value, `exclude`, `include` and `seeds` as wholes.
+//!   The name of the experiment is not inherited.
+//! - Paths are relative to the folder of the file that names them, those of `--set` to the current folder; in a
+//!   [`RunConfig`] they are whole, so that a run can be resumed from anywhere.
 
 pub mod config;
 pub mod identity;
+pub mod leaf;
+
+mod check;
+mod inherit;
+mod kind;
+mod layer;
+mod names;
+mod schema;
+mod source;
+mod sweep;
+mod syntax;
+mod tree;
 
 pub use config::RunConfig;
+pub use kind::Kind;
+pub use schema::schema;
+pub use sweep::{Sweep, load};

@@ -1,5 +1,174 @@
-//! The SQLite index over the folders of runs. The folder is the truth, the database can be made again from it.
+//! The SQLite index over the folders of runs. The folders are the truth: whatever the index says follows from them and
+//! can be made again ([`Store::rebuild`]).
+//!
+//! - `schema`: versions, migrations, making an index and putting it in place
+//! - `register`, `sync`, `rebuild`, `ingest`, `attempt`, `experiments`: the write side, from the folders into the index
+//! - `query`, `history`, `state`: the read side
+//! - `lines`, `damage`: whole lines of files that others append to, and what is none
+//!
+//! Many processes of one machine use one index. It is in WAL mode, so that readers and the writer do not wait for each
+//! other. Whatever writes does so in `BEGIN IMMEDIATE`, since a transaction that starts as a reader and turns into a
+//! writer fails with "locked" however long it is willing to wait; and it stores how far it read a file in the
+//! transaction that stores what it read there. A lock file keeps those who open the index from those who put another
+//! in its place, so that none takes one file's log for the other's.
+//!
+//! A commit does not wait for the disk: what a power cut takes from the index stands in the folders.
 
+mod attempt;
+mod columns;
+mod damage;
+mod experiments;
+mod history;
+mod ingest;
+mod lines;
+mod query;
+mod rebuild;
+mod register;
 pub mod rows;
+mod schema;
+mod state;
+mod sync;
 
-pub use rows::{Artifact, AttemptRow, ExperimentRow, RunRow};
+use std::{
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+
+use crate::base::{Error, Exit, Result, files::Lock, folders::Root};
+
+pub use rows::{Artifact, AttemptRow, Damage, ExperimentRow, Point, RunRow};
+
+/// How long to wait for others that write. They take milliseconds, so this ends only where somebody sits on a lock.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The index of one root, open.
+#[derive(Debug)]
+pub struct Store {
+    root: Root,
+    path: PathBuf,
+    connection: Connection,
+    /// Which file `connection` has open, whatever stands at `path` by now.
+    inode: u64,
+    read_only: bool,
+}
+
+impl Store {
+    /// Opens the root's index, makes it where there is none, migrates it where it is old.
+    ///
+    /// # Errors
+    /// [`Exit::Store`] where the file is of a newer version, is no index or cannot be read; it is left as it is.
+    pub fn open(root: &Root) -> Result<Self> {
+        let lock = Lock::take(&root.database_lock())?;
+        if !root.database().exists() {
+            rebuild::Aside::new(root)?.put_in_place(&lock)?;
+        }
+        Self::connect(root, root.database())
+    }
+
+    /// Opens the root's index; `None` where there is none yet. Where the folder cannot be written to, the store is for
+    /// reading only: [`Store::sync`] and [`Store::ingest`] then do nothing.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_existing(root: &Root) -> Result<Option<Self>> {
+        match root.database() {
+            path if !path.exists() => Ok(None),
+            path if writable(&path) && writable(&root.runs()) => Self::open(root).map(Some),
+            path => Self::connect_read_only(root, path).map(Some),
+        }
+    }
+
+    fn connect(root: &Root, path: PathBuf) -> Result<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut store = Self::with_flags(root, path, flags, false)?;
+        schema::migrate(&mut store.connection, schema::MIGRATIONS).map_err(|why| refused(&store.path, why))?;
+        Ok(store)
+    }
+
+    fn connect_read_only(root: &Root, path: PathBuf) -> Result<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+        let store = Self::with_flags(root, path, flags, true)?;
+        schema::check(&store.connection, schema::MIGRATIONS).map_err(|why| refused(&store.path, why))?;
+        Ok(store)
+    }
+
+    fn with_flags(root: &Root, path: PathBuf, flags: OpenFlags, read_only: bool) -> Result<Self> {
+        let name = if read_only { schema::immutable_uri(&path) } else { path.clone().into_os_string() };
+        let open = || {
+            let connection = Connection::open_with_flags(name, flags)?;
+            connection.busy_timeout(PATIENCE)?;
+            connection.set_prepared_statement_cache_capacity(64);
+            connection.execute_batch("PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL")?;
+            Ok(connection)
+        };
+        let connection = open().map_err(|e| failed("opening", &path, e))?;
+        let inode = inode(&path).unwrap_or_default();
+        Ok(Self { root: root.clone(), path, connection, inode, read_only })
+    }
+
+    /// Asks the index.
+    fn read<T>(&self, ask: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+        ask(&self.connection).map_err(|e| failed("reading", &self.path, e))
+    }
+
+    /// Changes the index: all of `change` or nothing of it.
+    fn write<T>(&mut self, change: impl FnOnce(&Transaction) -> rusqlite::Result<T>) -> Result<T> {
+        if self.read_only {
+            return Err(Error::new(Exit::Store, format!("writing {}", self.path.display()), "it is read-only here"));
+        }
+        if inode(&self.path) != Some(self.inode) {
+            // Somebody rebuilt the index while we had the old one open.
+            *self = Self::open(&self.root)?;
+        }
+        let write = || {
+            let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let changed = change(&transaction)?;
+            transaction.commit()?;
+            Ok(changed)
+        };
+        write().map_err(|e| failed("writing", &self.path, e))
+    }
+}
+
+fn inode(path: &Path) -> Option<u64> {
+    path.metadata().ok().map(|m| m.ino())
+}
+
+fn writable(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+/// What SQLite says, in terms of what a person can do about it.
+fn failed(doing: &str, path: &Path, error: rusqlite::Error) -> Error {
+    let doing = format!("{doing} {}", path.display());
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            Error::new(Exit::Store, doing, format!("the file is damaged or no index of runs ({error})"))
+                .hint("`exp store rebuild` makes the index again from the folders of the runs")
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            let why = format!("another process has kept it locked for {} s", PATIENCE.as_secs());
+            Error::new(Exit::Store, doing, why).hint("see who has it open, for example an editor of databases")
+        }
+        Some(ErrorCode::DiskFull) => Error::new(Exit::Store, doing, "no space left on the device"),
+        _ => Error::new(Exit::Store, doing, error),
+    }
+}
+
+fn refused(path: &Path, why: schema::Refusal) -> Error {
+    match why {
+        schema::Refusal::Sql(error) => failed("opening", path, error),
+        schema::Refusal::Foreign => {
+            Error::new(Exit::Store, format!("opening {}", path.display()), "it is a database of something else")
+                .hint("move it away; exp keeps its index under this name")
+        }
+        schema::Refusal::Newer { found, known } => {
+            let why = format!("it has version {found}, this exp knows versions up to {known}");
+            Error::new(Exit::Store, format!("opening {}", path.display()), why)
+                .hint("use the exp that wrote it, or a newer one")
+        }
+    }
+}

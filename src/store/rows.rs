@@ -75,3 +75,25 @@ pub struct ExperimentRow {
     /// Its runs, in the order of the grid.
     pub members: Vec<RunId>,
 }
+
+/// One value of a metric.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Updates done.
+    pub step: u64,
+    /// May not be finite.
+    pub value: f64,
+    /// The attempt that it comes from.
+    pub attempt: u32,
+}
+
+/// Something in the folders that the index could not take in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file, relative to the root.
+    pub file: String,
+    /// Where the line starts that could not be read, in bytes; 0 where it is the whole file.
+    pub offset: u64,
+    /// Why not.
+    pub why: String,
+}

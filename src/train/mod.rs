@@ -1,3 +1,274 @@
-//! The training loop.
+//! The training loop: one run from its frozen config to its last step, by nanoGPT's rules. It knows no tensor and no
+//! file but its checkpoints; what happens it says as events.
 
+pub mod checkpoint;
+pub mod eval;
 pub mod schedule;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use checkpoint::{At, Origin, Progress, State};
+
+use crate::{
+    base::{
+        Context, Error, Exit, Result, RunId, clock,
+        folders::{Root, RunFolder},
+        machine,
+    },
+    cost::Cost,
+    data::{self, Dataset},
+    engine::{self, Batch, Engine, Part, Place, Update},
+    event::{Event, Outcome, Ready, Sink, Step},
+    spec::identity::FrozenRun,
+    spec::{
+        RunConfig,
+        config::{Dtype, OnNan},
+    },
+};
+
+/// A request to stop that any thread may make and the loop looks for between updates.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Asks for a checkpoint and an end.
+    pub fn request(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody asked.
+    pub fn requested(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// One attempt at a run.
+pub struct Job<'a> {
+    /// Where the token cache and other runs lie.
+    pub root: &'a Root,
+    /// The run's folder.
+    pub folder: &'a RunFolder,
+    /// What to train.
+    pub frozen: &'a FrozenRun,
+    /// 1 for the first attempt.
+    pub attempt: u32,
+    /// `cpu`, `cuda:N` or `metal`.
+    pub device: &'a str,
+    /// CPU threads to compute with.
+    pub threads: usize,
+    /// The matmul peak of the slot in FLOP/s, where it was measured.
+    pub peak_flops: Option<f64>,
+    /// Asks for an end.
+    pub stop: &'a Stop,
+}
+
+/// Trains a run from its newest checkpoint, or from the start, to its last step, or until it is asked to stop. Emits all
+/// events but the attempt's first and last.
+pub fn run(job: &Job, sink: &mut dyn Sink) -> Result<Outcome> {
+    let mut trainer = Trainer::start(job, sink)?;
+    loop {
+        if let Some(outcome) = trainer.evaluate_if_due()? {
+            return Ok(outcome);
+        }
+        trainer.save_if_due()?;
+        if trainer.progress.step == trainer.config.train.steps && !trainer.eval_is_due() {
+            return Ok(Outcome::Done);
+        }
+        if trainer.stopping {
+            return Ok(Outcome::Interrupted { step: trainer.progress.step });
+        }
+        if let Some(outcome) = trainer.step()? {
+            return Ok(outcome);
+        }
+    }
+}
+
+/// All that a run needs while it trains.
+struct Trainer<'a> {
+    job: &'a Job<'a>,
+    sink: &'a mut dyn Sink,
+    config: &'a RunConfig,
+    data: Dataset,
+    engine: Box<dyn Engine>,
+    origin: Origin,
+    batch: Batch,
+    flops_per_token: f64,
+    progress: Progress,
+    /// What the newest checkpoint holds: updates, and whether they are evaluated.
+    saved: Option<(u64, bool)>,
+    /// Whether a stop was asked for; looked up once after each update, before that update is logged.
+    stopping: bool,
+}
+
+impl<'a> Trainer<'a> {
+    /// Opens the corpus, builds the engine, and takes up the newest checkpoint, else the weights of `run.init_from`.
+    fn start(job: &'a Job, sink: &'a mut dyn Sink) -> Result<Self> {
+        let config = &job.frozen.config;
+        let data = data::open(&config.data, &job.root.cache())?;
+        let info = data.info();
+        let doing = || format!("opening the corpus {} of run {}", info.name, job.frozen.id.short());
+        if info.hash != job.frozen.corpus_hash || info.vocab_size != job.frozen.vocab_size {
+            return Err(Error::new(Exit::Spec, doing(), "its text has changed since the run was planned")
+                .hint("run the spec again: with another text it is another run"));
+        }
+        info.check_context(config.model.context).doing(Exit::Spec, doing)?;
+        let mut engine = engine::build(config, info.vocab_size, job.device, job.threads)?;
+        let origin = Origin {
+            config: config.clone(),
+            corpus_hash: info.hash.clone(),
+            engine: engine.name().into(),
+            simd: engine.simd(),
+            processor: engine.processor(),
+            version: env!("CARGO_PKG_VERSION").into(),
+        };
+        checkpoint::clean(job.folder);
+        let mut warn = |message| sink.emit(&Event::Warning { at: clock::now(), message }, false);
+        let loaded = checkpoint::load(job.folder, &mut *engine, &origin, &mut warn)?;
+        if let (None, Some(parent)) = (&loaded, &config.run.init_from) {
+            engine.write(Part::Params, &weights_of(job.root, parent, &*engine)?)?;
+        }
+        let saved = loaded.as_ref().map(|progress| (progress.step, progress.evaluated));
+        let trainer = Self {
+            batch: Batch::zeros(config.train.batch, config.model.context),
+            flops_per_token: Cost::of(config, info.vocab_size).flops_per_token,
+            progress: loaded.unwrap_or_default(),
+            stopping: job.stop.requested(),
+            job,
+            sink,
+            config,
+            data,
+            engine,
+            origin,
+            saved,
+        };
+        trainer.sink.emit(&Event::Ready(trainer.ready()), true)?;
+        Ok(trainer)
+    }
+
+    fn ready(&self) -> Ready {
+        let info = self.data.info();
+        Ready {
+            at: clock::now(),
+            from_step: self.progress.step,
+            engine: self.origin.engine.clone(),
+            simd: self.origin.simd.clone(),
+            processor: self.origin.processor.clone(),
+            params: self.engine.layout().len() as u64,
+            flops_per_token: self.flops_per_token,
+            peak_flops: self.job.peak_flops,
+            vocab_size: info.vocab_size,
+            corpus_hash: info.hash.clone(),
+            chars_per_token: info.chars_per_token,
+            corpus_bits_per_char: info.bits_per_char,
+        }
+    }
+
+    /// Whether the step that was reached is one that is evaluated, and that is not done yet.
+    fn eval_is_due(&self) -> bool {
+        let step = self.progress.step;
+        !self.progress.evaluated && (step.is_multiple_of(self.config.eval.every) || step == self.config.train.steps)
+    }
+
+    /// Whether the step that was reached is one that is kept, and that is not done yet.
+    fn save_is_due(&self) -> bool {
+        let Progress { step, evaluated, .. } = self.progress;
+        let regular = step > 0 && step.is_multiple_of(self.config.checkpoint.every);
+        let asked = self.stopping && step > 0;
+        (regular || asked || step == self.config.train.steps) && self.saved != Some((step, evaluated))
+    }
+
+    /// One optimizer update over `grad_accum` micro-batches. Ends the run where loss or gradient are not finite.
+    fn step(&mut self) -> Result<Option<Outcome>> {
+        let train = &self.config.train;
+        let step = self.progress.step + 1;
+        let begin = Instant::now();
+        let (mut loss, mut data_ms) = (0.0, 0.0);
+        for micro in 0..train.grad_accum as u32 {
+            let begin = Instant::now();
+            self.data.fill_train(train.seed, step, micro, &mut self.batch);
+            data_ms += ms(begin);
+            loss += self.engine.accumulate(&self.batch, Place { step, micro }, train.grad_accum)?;
+        }
+        let loss = loss / train.grad_accum as f64;
+        let lr = schedule::lr_at(train, step);
+        let grad_norm = self.engine.update(train, Update { step, lr })?;
+        let step_ms = ms(begin);
+        let tokens_per_second = self.config.tokens_per_step() as f64 / step_ms * 1e3;
+        let mfu = self.job.peak_flops.map(|peak| self.flops_per_token * tokens_per_second / peak);
+        let memory_bytes = machine::resident_bytes();
+        let windows = self.progress.windows + (train.batch * train.grad_accum) as u64;
+        self.progress = Progress { step, evaluated: false, val_loss: None, windows, ..self.progress };
+        self.stopping = self.job.stop.requested();
+        let event = Step { step, loss, lr, grad_norm, step_ms, data_ms, tokens_per_second, mfu, memory_bytes };
+        // Durable where a checkpoint may follow: what it holds must be logged before it appears.
+        let sync = self.eval_is_due() || self.save_is_due();
+        self.sink.emit(&Event::Step(event), sync)?;
+        if loss.is_finite() {
+            self.progress.last_finite = Some(At { step, loss });
+        }
+        Ok(self.fail_unless_finite(&[("loss of", loss), ("gradient norm of", grad_norm)]))
+    }
+
+    /// Evaluates where it is due. Ends the run where a loss is not finite.
+    fn evaluate_if_due(&mut self) -> Result<Option<Outcome>> {
+        if !self.eval_is_due() {
+            return Ok(None);
+        }
+        let step = self.progress.step;
+        let Some(eval) = eval::evaluate(&mut *self.engine, &self.data, self.config, step, self.job.stop)? else {
+            self.stopping = true;
+            return Ok(None);
+        };
+        let (train_loss, val_loss) = (eval.train_loss, eval.val_loss);
+        self.sink.emit(&Event::Eval(eval), true)?;
+        self.progress.evaluated = true;
+        self.progress.val_loss = Some(val_loss);
+        if val_loss.is_finite() && self.progress.best.is_none_or(|best| val_loss < best.loss) {
+            self.progress.best = Some(At { step, loss: val_loss });
+        }
+        Ok(self
+            .fail_unless_finite(&[("training windows' loss after", train_loss), ("validation loss after", val_loss)]))
+    }
+
+    fn save_if_due(&mut self) -> Result<()> {
+        if !self.save_is_due() {
+            return Ok(());
+        }
+        let state = State::new(self.progress.clone(), self.origin.clone());
+        let keep = &self.config.checkpoint;
+        let saved = checkpoint::save(self.job.folder, self.job.attempt, &*self.engine, &state, keep)?;
+        self.saved = Some((self.progress.step, self.progress.evaluated));
+        self.sink.emit(&Event::Checkpointed(saved), true)
+    }
+
+    /// With `on_nan: stop`, how the run ends where one of these values of the step that was reached is not finite.
+    fn fail_unless_finite(&self, values: &[(&str, f64)]) -> Option<Outcome> {
+        let (what, value) = values.iter().find(|(_, value)| !value.is_finite())?;
+        let last = match self.progress.last_finite {
+            Some(At { step, loss }) => format!("the last finite training loss was {loss:.4} in step {step}"),
+            None => "no training loss has been finite".into(),
+        };
+        let hint = if self.config.train.dtype == Dtype::F16 { "; f16 overflows where bf16 does not" } else { "" };
+        let why = format!("the {what} step {} is {value}; {last}{hint}", self.progress.step);
+        (self.config.train.on_nan == OnNan::Stop).then_some(Outcome::Failed { why, retry: false })
+    }
+}
+
+/// The weights of another run's best checkpoint.
+fn weights_of(root: &Root, run: &str, engine: &dyn Engine) -> Result<Vec<f32>> {
+    let doing = format!("taking initial weights from run {run} (run.init_from)");
+    let id: RunId = run.parse().map_err(|why: String| Error::new(Exit::Spec, &doing, why))?;
+    let saved = checkpoint::best(&root.run(&id))
+        .ok_or_else(|| Error::new(Exit::Spec, &doing, "it has no checkpoint here").hint("train that run first"))?;
+    saved.weights(engine.layout()).map_err(|e| Error::new(e.exit, doing, e))
+}
+
+fn ms(begin: Instant) -> f64 {
+    begin.elapsed().as_secs_f64() * 1e3
+}

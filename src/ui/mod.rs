@@ -1,1 +1,62 @@
-//! (to come)
+//! The only place that prints. Results go to standard output, progress and notes to standard error; colour and bars only
+//! where standard error is a terminal and `NO_COLOR` is not set.
+
+pub mod format;
+pub mod screen;
+pub mod table;
+
+use std::io::{ErrorKind, IsTerminal, Write};
+
+use crate::base::Error;
+
+/// Writes results to standard output. A reader that has gone away (`exp ls | head -1`) is no error.
+pub fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    if let Err(e) = out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        && e.kind() != ErrorKind::BrokenPipe
+    {
+        note(&format!("standard output cannot be written: {e}"));
+    }
+}
+
+/// Writes a value as indented JSON to standard output.
+pub fn print_json(value: &serde_json::Value) {
+    print(&format!("{value:#}\n"));
+}
+
+/// Writes a line for people to standard error.
+pub fn note(line: &str) {
+    // Nothing is left to tell where even standard error is gone.
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Shows an error as every command ends with it: what was being done, why it failed, what to do.
+pub fn error(e: &Error) {
+    note(&paint(Colour::Red, "error: ", &e.to_string()));
+    if let Some(hint) = &e.hint {
+        note(&paint(Colour::Cyan, "hint: ", hint));
+    }
+}
+
+/// The colours that words in front of a line may have.
+#[derive(Clone, Copy, Debug)]
+pub enum Colour {
+    /// For errors.
+    Red,
+    /// For hints.
+    Cyan,
+}
+
+/// A line whose first word is bold and coloured where standard error takes colour.
+fn paint(colour: Colour, word: &str, rest: &str) -> String {
+    let code = match colour {
+        Colour::Red => 31,
+        Colour::Cyan => 36,
+    };
+    if is_fancy() { format!("\x1b[1;{code}m{word}\x1b[0m{rest}") } else { format!("{word}{rest}") }
+}
+
+/// Whether bars and colour may be shown on standard error.
+pub fn is_fancy() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+}

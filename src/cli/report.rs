@@ -1,0 +1,47 @@
+//! `exp report EXPERIMENT`: draw its pictures and tables again, from the store alone.
+
+use super::{needed_store, run::shown};
+use crate::{
+    base::{Exit, Result, files, folders::Root},
+    report,
+    store::Store,
+    ui,
+};
+
+/// Arguments of `exp report`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The experiment's name
+    experiment: String,
+}
+
+/// Runs the command.
+pub fn run(root: &Root, args: &Args) -> Result<Exit> {
+    let store = needed_store(root)?;
+    draw(root, &store, &args.experiment)?;
+    Ok(Exit::Done)
+}
+
+/// Draws the report and says where it lies. Each file is replaced whole; pictures that the data no longer supports go.
+pub fn draw(root: &Root, store: &Store, experiment: &str) -> Result<()> {
+    let files = report::build(store, experiment)?;
+    let folder = root.report(experiment);
+    for (name, bytes) in &files {
+        files::write_atomic(&folder.join(name), bytes)?;
+    }
+    remove_stale(&folder, &files);
+    ui::note(&format!("report: {}", shown(&folder.join("summary.md"))));
+    Ok(())
+}
+
+/// Removes pictures of earlier reports: only PNGs, which nobody writes there by hand.
+fn remove_stale(folder: &std::path::Path, files: &[(String, Vec<u8>)]) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_ours = files.iter().any(|(file, _)| name == file.as_str());
+        if !is_ours && entry.path().extension().is_some_and(|e| e == "png") {
+            // A picture that cannot be removed is only out of date.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}

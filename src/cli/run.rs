@@ -1,0 +1,150 @@
+//! `exp run SPEC`: expand, check all, train what is not done, draw.
+
+use std::path::{Path, PathBuf};
+
+use super::{json, ls, report};
+use crate::{
+    base::{Exit, Result, clock, folders::Root},
+    event::Expansion,
+    sched::{self, PlannedRun, Reason},
+    spec,
+    store::Store,
+    ui::{self, format, screen},
+};
+
+/// Which points of which spec.
+#[derive(Debug, clap::Args)]
+pub struct SpecArgs {
+    /// The spec, a YAML file
+    pub spec: PathBuf,
+
+    /// Set a leaf, or replace an axis: --set lr=3e-4, --set 'layers=[2, 4]'
+    #[arg(long, value_name = "LEAF=VALUE")]
+    pub set: Vec<String>,
+
+    /// Train on this device: auto, cpu, cuda, cuda:N, metal
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+}
+
+impl SpecArgs {
+    /// The spec with the command line's settings, expanded and checked.
+    pub fn load(&self) -> Result<spec::Sweep> {
+        let device = self.device.iter().map(|d| format!("run.device={d}"));
+        let set: Vec<String> = self.set.iter().cloned().chain(device).collect();
+        spec::load(&self.spec, &set)
+    }
+}
+
+/// Arguments of `exp run`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    spec: SpecArgs,
+
+    /// Train at most this many runs at once [default: one per core]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    jobs: Option<u32>,
+
+    /// Do not draw the report at the end
+    #[arg(long)]
+    no_report: bool,
+
+    /// Print the runs as JSON at the end (as `exp ls --json`)
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(root: &Root, args: &Args) -> Result<Exit> {
+    let sweep = args.spec.load()?;
+    let mut store = Store::open(root)?;
+    store.sync()?;
+    let plan = sched::plan(&sweep, root, Some(&store))?;
+
+    let frozen: Vec<_> = plan.runs.iter().map(|r| r.frozen.clone()).collect();
+    let members = frozen.iter().map(|f| f.id).collect();
+    let expansion = Expansion { at: clock::now(), axes: plan.axes.clone(), members, spec: plan.spec.clone() };
+    store.register(&plan.experiment, &expansion, &frozen)?;
+
+    ui::note(&opening(&plan));
+    let summary = train(root, &mut store, &plan.experiment, &plan.axes, &plan.runs, args.jobs)?;
+
+    let rows = store.runs(Some(&plan.experiment))?;
+    if args.json {
+        ui::print_json(&json::runs(&rows));
+    } else {
+        ui::print(&ls::table(&rows, store.shortest(&[])?));
+    }
+    match summary.exit() {
+        Exit::Interrupted => ui::note(&format!("interrupted; `exp run {}` continues", args.spec.spec.display())),
+        _ if args.no_report || rows.iter().all(|r| r.ready.is_none()) => {}
+        _ => report::draw(root, &store, &plan.experiment)?,
+    }
+    Ok(summary.exit())
+}
+
+/// Trains what is not done, with a screen.
+pub fn train(
+    root: &Root,
+    store: &mut Store,
+    title: &str,
+    axes: &[String],
+    runs: &[PlannedRun],
+    jobs: Option<u32>,
+) -> Result<sched::Summary> {
+    let digits = store.shortest(&[])?;
+    let entries = runs.iter().filter(|r| !matches!(r.reason, Reason::Done)).map(|r| entry(r, axes, digits)).collect();
+    let mut screen = screen::Screen::new(title, entries);
+    let options = sched::Options { jobs: jobs.map(|n| n as usize) };
+    let summary = sched::dispatch(runs, root, store, &options, &mut screen);
+    screen.close();
+    summary
+}
+
+fn entry(run: &PlannedRun, axes: &[String], digits: usize) -> screen::Entry {
+    let config = &run.frozen.config;
+    let done = match run.reason {
+        Reason::Interrupted { step } => step,
+        _ => 0,
+    };
+    screen::Entry {
+        id: run.frozen.id,
+        label: label(run, axes, digits),
+        steps: config.train.steps,
+        done,
+        weight: run.cost.flops_per_token * config.tokens_per_step() as f64,
+    }
+}
+
+/// `3f2a91 layers=8 seed=2`: a run among its siblings.
+fn label(run: &PlannedRun, axes: &[String], digits: usize) -> String {
+    let leaves = run.frozen.config.leaves();
+    let settings =
+        axes.iter().filter_map(|a| leaves.get(a).map(|v| format!(" {}={}", format::leaf(a), format::value(v))));
+    run.frozen.id.to_string()[..digits].to_owned() + &settings.collect::<String>()
+}
+
+/// One line on what is about to happen.
+fn opening(plan: &sched::Plan) -> String {
+    let count = |f: fn(&Reason) -> bool| plan.runs.iter().filter(|r| f(&r.reason)).count();
+    let mut parts = vec![match plan.runs.len() {
+        1 => "1 run".to_owned(),
+        n => format!("{n} runs"),
+    }];
+    let named = [
+        (count(|r| matches!(r, Reason::Done)), "done already"),
+        (count(|r| matches!(r, Reason::Interrupted { .. })), "to continue"),
+        (count(|r| matches!(r, Reason::FailedBefore { .. })), "failed before, tried again"),
+        (count(|r| matches!(r, Reason::Elsewhere)), "trained by another process"),
+        (plan.duplicates, "duplicate"),
+        (plan.excluded, "excluded"),
+    ];
+    parts.extend(named.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")));
+    format!("{}: {}", plan.experiment, parts.join(", "))
+}
+
+/// A path as the current folder sees it, for notes.
+pub fn shown(path: &Path) -> String {
+    path.strip_prefix("./").unwrap_or(path).display().to_string()
+}

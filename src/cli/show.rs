@@ -1,0 +1,133 @@
+//! `exp show RUN`: everything that is known of one run.
+
+use super::{json, needed_store};
+use crate::{
+    base::{Exit, Result, clock, folders::Root},
+    event::RunState,
+    store::{RunRow, Store},
+    ui::{
+        self, format,
+        table::{self, numbers, words},
+    },
+};
+
+/// Arguments of `exp show`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The run: any unique prefix of its id
+    run: String,
+
+    /// Print JSON, with every metric at every step
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(root: &Root, args: &Args) -> Result<Exit> {
+    let store = needed_store(root)?;
+    let row = store.find(&args.run)?;
+    if args.json {
+        ui::print_json(&json::show(&store, &row)?);
+    } else {
+        ui::print(&head(root, &row));
+        ui::print(&settings(&row));
+        ui::print(&attempts(&store, &row)?);
+        ui::print(&metrics(&store, &row)?);
+        ui::print(&artifacts(&store, &row)?);
+    }
+    Ok(Exit::Done)
+}
+
+fn head(root: &Root, row: &RunRow) -> String {
+    let state = match &row.state {
+        RunState::Running { slot, since } => format!("running on {slot} since {}", clock::local(*since)),
+        RunState::Interrupted { step } => {
+            format!("interrupted at step {step}; `exp resume {}` continues", row.id.short())
+        }
+        RunState::Failed { why } => format!("failed: {why}"),
+        other => other.word().to_owned(),
+    };
+    let best = row.best.map_or("none yet".into(), |(step, loss)| format!("{loss:.4} at step {step}"));
+    [
+        ("run", row.id.to_string()),
+        ("experiments", row.experiments.join(", ")),
+        ("state", state),
+        ("steps", format!("{} of {}", row.step, row.config.train.steps)),
+        ("best val loss", best),
+        ("created", clock::local(row.created)),
+        ("folder", super::run::shown(root.run(&row.id).path())),
+    ]
+    .map(|(name, value)| format!("{name:<14}{value}\n"))
+    .concat()
+}
+
+fn settings(row: &RunRow) -> String {
+    let rows: Vec<Vec<String>> = row.config.leaves().iter().map(|(k, v)| vec![k.clone(), format::value(v)]).collect();
+    format!("\n{}", table::render(&[words("setting"), words("value")], &rows))
+}
+
+fn attempts(store: &Store, row: &RunRow) -> Result<String> {
+    let mut rows = Vec::new();
+    let mut warnings = String::new();
+    for a in store.attempts(&row.id)? {
+        rows.push(vec![
+            a.started.attempt.to_string(),
+            clock::local(a.started.at),
+            a.started.host.clone(),
+            a.started.device.clone(),
+            a.started.threads.to_string(),
+            a.ready.as_ref().map_or("–".into(), |r| r.engine.clone()),
+            a.ready.as_ref().map_or("–".into(), |r| r.from_step.to_string()),
+            a.outcome.lines().next().unwrap_or_default().to_owned(),
+        ]);
+        warnings.extend(a.warnings.iter().map(|w| format!("warning in attempt {}: {w}\n", a.started.attempt)));
+    }
+    let columns = [
+        numbers("attempt"),
+        words("started"),
+        words("host"),
+        words("device"),
+        numbers("threads"),
+        words("engine"),
+        numbers("from step"),
+        words("ended"),
+    ];
+    Ok(format!("\n{}{warnings}", table::render(&columns, &rows)))
+}
+
+fn metrics(store: &Store, row: &RunRow) -> Result<String> {
+    let rows: Vec<Vec<String>> = store
+        .metrics(&row.id)?
+        .into_iter()
+        .filter_map(|(name, points)| {
+            let finite = points.iter().map(|p| p.1).filter(|v| v.is_finite());
+            let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
+            let (step, last) = *points.last()?;
+            let shown = [last, low, high].map(significant);
+            Some([vec![name, points.len().to_string(), step.to_string()], shown.to_vec()].concat())
+        })
+        .collect();
+    let columns = [words("metric")].into_iter();
+    let columns: Vec<_> = columns.chain(["values", "last step", "last", "lowest", "highest"].map(numbers)).collect();
+    Ok(format!("\n{}", table::render(&columns, &rows)))
+}
+
+/// Five significant digits, for metrics of any size.
+fn significant(x: f64) -> String {
+    match x.abs() {
+        _ if !x.is_finite() => format::loss(Some(x)),
+        0.0 => "0".into(),
+        a if (1e-3..1e5).contains(&a) => format!("{x:.*}", (4 - a.log10().floor() as i32).max(0) as usize),
+        _ => format!("{x:.4e}"),
+    }
+}
+
+fn artifacts(store: &Store, row: &RunRow) -> Result<String> {
+    let rows: Vec<Vec<String>> = store
+        .artifacts(&row.id)?
+        .into_iter()
+        .map(|a| vec![a.kind, a.step.map_or("–".into(), |s| s.to_string()), format::bytes(a.bytes), a.path])
+        .collect();
+    let columns = [words("artifact"), numbers("step"), numbers("size"), words("path")];
+    Ok(format!("\n{}", table::render(&columns, &rows)))
+}

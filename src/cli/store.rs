@@ -1,0 +1,32 @@
+//! `exp store rebuild`: make the index again from the folders.
+
+use crate::{
+    base::{Exit, Result, folders::Root},
+    store::Store,
+    ui,
+};
+
+/// Arguments of `exp store`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Make the index again from the folders of runs, which are the truth
+    Rebuild,
+}
+
+/// Runs the command.
+pub fn run(root: &Root, args: &Args) -> Result<Exit> {
+    match args.what {
+        What::Rebuild => {
+            let store = Store::rebuild(root)?;
+            let (runs, experiments) = (store.runs(None)?.len(), store.experiments()?.len());
+            ui::note(&format!("rebuilt {}: {runs} runs, {experiments} experiments", root.database().display()));
+        }
+    }
+    Ok(Exit::Done)
+}

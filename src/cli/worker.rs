@@ -1,0 +1,39 @@
+//! `exp worker`: train one run. Started by the scheduler, one process a run; not for people.
+
+use std::path::PathBuf;
+
+use crate::{
+    base::{Exit, Result, folders::Root},
+    exec::worker,
+};
+
+/// Arguments of `exp worker`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The run's folder
+    #[arg(long)]
+    run: PathBuf,
+
+    /// The number of this attempt
+    #[arg(long)]
+    attempt: u32,
+
+    /// cpu, cuda:N or metal
+    #[arg(long)]
+    device: String,
+
+    /// CPU threads to compute with
+    #[arg(long)]
+    threads: usize,
+}
+
+/// Runs the command.
+pub fn run(root: &Root, args: &Args) -> Result<Exit> {
+    Ok(worker::main(&worker::Args {
+        root: root.path().to_owned(),
+        run: args.run.clone(),
+        attempt: args.attempt,
+        device: args.device.clone(),
+        threads: args.threads,
+    }))
+}

@@ -1,0 +1,221 @@
+//! The token cache: `tokens/<key>/` under the cache folder.
+//!
+//! ```text
+//! tokens/<key>/train.bin     token ids, little-endian; u16 where the vocabulary fits, else u32: nanoGPT's format
+//! tokens/<key>/val.bin       the same
+//! tokens/<key>/info.json     what is known of them, sizes included
+//! tokens/<key>.lock          held by whoever makes the folder
+//! ```
+//!
+//! The key is a hash of all that the tokens follow from. A folder is made aside and renamed when it is whole; one whose
+//! files have not the sizes that its `info.json` tells is made again.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    fs::{self, File},
+    io::{BufWriter, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    CorpusInfo,
+    corpus::{self, Corpus, Text},
+    tokenizer::{self, Tokenizer},
+};
+use crate::{
+    base::{
+        Context, Error, Exit, Result,
+        files::{self, Lock},
+    },
+    spec::config::{DataConfig, TokenizerKind},
+};
+
+/// The version of the format and of the rules that tokens follow from; part of the key.
+const FORMAT: u32 = 1;
+
+/// How much text is tokenized at a time, in bytes.
+const PIECE: usize = 1 << 20;
+
+/// A whole folder of the cache.
+pub struct Cached {
+    /// Where it lies.
+    pub folder: PathBuf,
+    /// Its `info.json`.
+    pub stored: Stored,
+}
+
+/// `info.json`.
+#[derive(Serialize, Deserialize)]
+pub struct Stored {
+    format: u32,
+    /// Bytes per token: 2 or 4.
+    pub token_bytes: u64,
+    /// What a token is.
+    pub tokenizer: TokenizerKind,
+    /// What the tokenizer is restored from.
+    pub alphabet: Option<String>,
+    /// What is known of the corpus.
+    pub info: CorpusInfo,
+}
+
+impl Stored {
+    /// The files of tokens and their sizes in bytes.
+    fn sizes(&self) -> [(&'static str, u64); 2] {
+        [("train.bin", self.info.train_tokens * self.token_bytes), ("val.bin", self.info.val_tokens * self.token_bytes)]
+    }
+}
+
+/// The cached tokens of what a config names; made where they are not there or damaged.
+pub fn find_or_make(config: &DataConfig, cache: &Path) -> Result<Cached> {
+    let corpus = corpus::of(config)?;
+    let key = corpus.key()?;
+    let (folder, lock) = places(config, &key, cache);
+    let mut stored = match load(&folder) {
+        Some(stored) => stored,
+        None => {
+            let _lock = Lock::take(&lock)?;
+            match load(&folder) {
+                Some(stored) => stored,
+                None => make(&*corpus, &key, config, &folder)?,
+            }
+        }
+    };
+    stored.info.name = corpus.name(); // two paths may have one text
+    stored.info.notes.extend(corpus.notes());
+    Ok(Cached { folder, stored })
+}
+
+/// The folder for a corpus of that key, and its lock.
+fn places(config: &DataConfig, corpus: &str, cache: &Path) -> (PathBuf, PathBuf) {
+    let (tokenizer, fraction) = (config.tokenizer.word(), config.val_fraction);
+    let all = format!("format {FORMAT}\ncorpus {corpus}\ntokenizer {tokenizer}\nval_fraction {fraction}");
+    let key = &blake3::hash(all.as_bytes()).to_hex()[..32];
+    let tokens = cache.join("tokens");
+    (tokens.join(key), tokens.join(format!("{key}.lock")))
+}
+
+/// What stands in a folder, where it is whole.
+fn load(folder: &Path) -> Option<Stored> {
+    let stored: Stored = files::read_json(&folder.join("info.json")).ok()?;
+    let whole = |(name, size)| fs::metadata(folder.join(name)).is_ok_and(|file| file.len() == size);
+    (stored.format == FORMAT && stored.sizes().into_iter().all(whole)).then_some(stored)
+}
+
+/// Tokenizes a corpus into a folder. The caller holds the lock, so nobody else writes there.
+fn make(corpus: &dyn Corpus, key: &str, config: &DataConfig, folder: &Path) -> Result<Stored> {
+    let text = corpus.read()?;
+    if corpus.key()? != key {
+        return Err(Error::new(Exit::Spec, format!("reading {}", corpus.name()), "it changed while it was read"));
+    }
+    let tokenizer = tokenizer::build(config.tokenizer, &text.text);
+    let token_bytes = if tokenizer.vocab_size() <= 1 << 16 { 2 } else { 4 };
+    let doing = || format!("writing the token cache {}", folder.display());
+    let aside = folder.with_extension("aside");
+    for left_over in [&*aside, folder] {
+        if left_over.exists() {
+            fs::remove_dir_all(left_over).doing(Exit::Store, doing)?;
+        }
+    }
+    fs::create_dir_all(&aside).doing(Exit::Store, doing)?;
+    let ends = write_tokens(&text.text, &*tokenizer, token_bytes, &aside.join("train.bin"))?;
+    let total = ends.last().map_or(0, |end| end.tokens);
+    let train_tokens = (total as f64 * (1.0 - config.val_fraction)) as u64; // nanoGPT's rounding
+    move_tail(&aside, train_tokens * token_bytes).doing(Exit::Store, doing)?;
+    let val_from = text_offset(&text.text, &*tokenizer, &ends, train_tokens)?;
+    let info = describe(corpus, &text, &*tokenizer, (train_tokens, total - train_tokens), val_from);
+    let (tokenizer, alphabet) = (config.tokenizer, tokenizer.alphabet());
+    let stored = Stored { format: FORMAT, token_bytes, tokenizer, alphabet, info };
+    files::write_json(&aside.join("info.json"), &stored)?;
+    let tokens = folder.parent().unwrap_or(Path::new("."));
+    fs::rename(&aside, folder).and_then(|()| files::sync_folder(tokens)).doing(Exit::Store, doing)?;
+    Ok(stored)
+}
+
+/// Where a piece of text ends: in bytes of the text, and in tokens.
+#[derive(Clone, Copy, Default)]
+struct End {
+    text: usize,
+    tokens: u64,
+}
+
+/// Writes the tokens of a text, piece by piece, and tells where the pieces ended.
+fn write_tokens(text: &str, tokenizer: &dyn Tokenizer, token_bytes: u64, path: &Path) -> Result<Vec<End>> {
+    let doing = || format!("writing {}", path.display());
+    let mut file = BufWriter::new(File::create(path).doing(Exit::Store, doing)?);
+    let (mut end, mut ends) = (End::default(), Vec::new());
+    while end.text < text.len() {
+        let from = end.text;
+        end.text = char_boundary(text, from + PIECE);
+        let tokens = tokenizer.encode(&text[from..end.text])?;
+        end.tokens += tokens.len() as u64;
+        ends.push(end);
+        let write = |&token: &u32| file.write_all(&token.to_le_bytes()[..token_bytes as usize]);
+        tokens.iter().try_for_each(write).doing(Exit::Store, doing)?;
+    }
+    file.flush().doing(Exit::Store, doing)?;
+    Ok(ends)
+}
+
+/// Moves what follows the first `keep` bytes of `train.bin` to `val.bin`, and makes both durable.
+fn move_tail(folder: &Path, keep: u64) -> std::io::Result<()> {
+    let mut train = File::options().read(true).write(true).open(folder.join("train.bin"))?;
+    let mut val = File::create(folder.join("val.bin"))?;
+    train.seek(SeekFrom::Start(keep))?;
+    std::io::copy(&mut train, &mut val)?;
+    train.set_len(keep)?;
+    train.sync_all()?;
+    val.sync_all()
+}
+
+/// Where in the text a token begins, in bytes; the end of the character where it begins within one.
+fn text_offset(text: &str, tokenizer: &dyn Tokenizer, ends: &[End], token: u64) -> Result<usize> {
+    let piece = ends.partition_point(|end| end.tokens < token);
+    let start = piece.checked_sub(1).map_or(End::default(), |before| ends[before]);
+    let end = ends.get(piece).map_or(text.len(), |end| end.text);
+    let tokens = tokenizer.encode(&text[start.text..end])?;
+    let within = &tokens[..(token - start.tokens) as usize];
+    Ok(char_boundary(text, start.text + within.iter().map(|&t| tokenizer.byte_len(t)).sum::<usize>()))
+}
+
+/// The first boundary between characters at `at` or after it.
+fn char_boundary(text: &str, at: usize) -> usize {
+    (at..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len())
+}
+
+/// What is known of a corpus whose validation split begins at byte `val_from`.
+fn describe(
+    corpus: &dyn Corpus,
+    Text { text, costs }: &Text,
+    tokenizer: &dyn Tokenizer,
+    (train_tokens, val_tokens): (u64, u64),
+    val_from: usize,
+) -> CorpusInfo {
+    let val_chars = text[val_from..].chars().count() as f64;
+    CorpusInfo {
+        name: corpus.name(),
+        hash: blake3::hash(text.as_bytes()).to_hex().to_string(),
+        chars: text.chars().count() as u64,
+        vocab_size: tokenizer.vocab_size(),
+        train_tokens,
+        val_tokens,
+        chars_per_token: val_chars / val_tokens.max(1) as f64,
+        bits_per_char: costs.as_ref().map(|costs| costs.since(val_from) / val_chars),
+        notes: only_in_val(text, val_from).into_iter().collect(),
+    }
+}
+
+/// Names the characters that the text has from `val_from` on but not before.
+fn only_in_val(text: &str, val_from: usize) -> Option<String> {
+    let (train, val) = text.split_at(val_from);
+    let known: HashSet<char> = train.chars().collect();
+    let new: BTreeSet<char> = val.chars().filter(|c| !known.contains(c)).collect();
+    let shown: Vec<String> = new.iter().take(10).map(|c| format!("{c:?}")).collect();
+    let more = if new.len() > shown.len() { ", ..." } else { "" };
+    match new.len() {
+        0 => None,
+        1 => Some(format!("1 character occurs only in the validation split: {}", shown[0])),
+        n => Some(format!("{n} characters occur only in the validation split: {}{more}", shown.join(", "))),
+    }
+}

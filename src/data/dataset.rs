@@ -1,0 +1,120 @@
+//! Cached tokens in memory, and the windows that batches are made of.
+//!
+//! A batch is a pure function of its arguments: nothing of the loader needs to be saved to resume a run exactly.
+
+use std::{fs::File, path::Path};
+
+use memmap2::Mmap;
+use rand_chacha::rand_core::RngCore;
+
+use super::{
+    Batch, CorpusInfo, Split,
+    cache::Cached,
+    tokenizer::{self, Tokenizer},
+};
+use crate::base::{Context, Exit, Result, rng};
+
+/// The seed of the evaluation windows, the same for every run.
+const EVAL_SEED: u64 = 0;
+
+/// A tokenized corpus, mapped into memory.
+pub struct Dataset {
+    info: CorpusInfo,
+    tokenizer: Box<dyn Tokenizer>,
+    train: Tokens,
+    val: Tokens,
+}
+
+impl Dataset {
+    pub(super) fn open(Cached { folder, stored }: Cached) -> Result<Self> {
+        let wide = stored.token_bytes == 4;
+        Ok(Self {
+            tokenizer: tokenizer::restore(stored.tokenizer, stored.alphabet.as_deref()),
+            train: Tokens::map(&folder.join("train.bin"), wide)?,
+            val: Tokens::map(&folder.join("val.bin"), wide)?,
+            info: stored.info,
+        })
+    }
+
+    /// What is known of the corpus.
+    pub fn info(&self) -> &CorpusInfo {
+        &self.info
+    }
+
+    /// Fills the micro-batch `micro` (from 0) of update `step` (from 1) with windows of the training split that begin
+    /// anywhere, all places alike, as nanoGPT's `get_batch` draws them. Panics where the split is too short, which
+    /// [`CorpusInfo::check_context`] tells beforehand.
+    pub fn fill_train(&self, seed: u64, step: u64, micro: u32, batch: &mut Batch) {
+        let mut rng = rng::stream(seed, &format!("data/{step}/{micro}"));
+        for row in 0..batch.batch {
+            self.train.fill_window(&mut rng, row, batch);
+        }
+    }
+
+    /// Fills the `index`-th (from 0) evaluation batch of a split. The n-th window of an evaluation depends on the corpus,
+    /// the context and n alone, not on the run or on how windows are grouped into batches, so that losses compare over a
+    /// sweep. Panics as [`fill_train`](Self::fill_train).
+    pub fn fill_eval(&self, split: Split, index: usize, batch: &mut Batch) {
+        let (name, tokens) = match split {
+            Split::Train => ("train", &self.train),
+            Split::Val => ("val", &self.val),
+        };
+        for row in 0..batch.batch {
+            let window = index * batch.batch + row;
+            let mut rng = rng::stream(EVAL_SEED, &format!("eval/{}/{name}/{window}", self.info.hash));
+            tokens.fill_window(&mut rng, row, batch);
+        }
+    }
+
+    /// The tokens of a text. An error where it has a character that the tokenizer does not know.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
+        self.tokenizer.encode(text)
+    }
+
+    /// The text of tokens.
+    pub fn decode(&self, tokens: &[u32]) -> String {
+        self.tokenizer.decode(tokens)
+    }
+}
+
+/// Token ids in a file of the cache.
+struct Tokens {
+    map: Mmap,
+    /// u32 instead of u16.
+    wide: bool,
+}
+
+impl Tokens {
+    fn map(path: &Path, wide: bool) -> Result<Self> {
+        let file = File::open(path).doing(Exit::Store, || format!("opening {}", path.display()))?;
+        // SAFETY: the memory changes if somebody writes to the file. Files of the cache are whole before they get their
+        // names, and are never written to after that, only unlinked.
+        let map = unsafe { Mmap::map(&file) }.doing(Exit::Store, || format!("mapping {}", path.display()))?;
+        Ok(Self { map, wide })
+    }
+
+    fn len(&self) -> usize {
+        self.map.len() / if self.wide { 4 } else { 2 }
+    }
+
+    /// Draws a window, and copies it and what follows its tokens to a row of the batch.
+    fn fill_window(&self, rng: &mut impl RngCore, row: usize, batch: &mut Batch) {
+        let context = batch.context;
+        let start = rng::below(rng, self.len().saturating_sub(context) as u64) as usize;
+        let row = row * context..(row + 1) * context;
+        self.copy(start, &mut batch.x[row.clone()]);
+        self.copy(start + 1, &mut batch.y[row]);
+    }
+
+    fn copy(&self, start: usize, out: &mut [u32]) {
+        if self.wide {
+            for (id, bytes) in out.iter_mut().zip(self.map[4 * start..].chunks_exact(4)) {
+                *id = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            }
+        } else {
+            for (id, bytes) in out.iter_mut().zip(self.map[2 * start..].chunks_exact(2)) {
+                *id = u16::from_le_bytes([bytes[0], bytes[1]]).into();
+            }
+        }
+    }
+}

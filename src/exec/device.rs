@@ -1,0 +1,205 @@
+//! The devices at hand: their names, what they are, which of them a spec's word means. How they are shared out stands in
+//! [`super::slots`].
+
+mod peak;
+
+pub use peak::peak_flops;
+
+use crate::base::{Error, Exit, Result, machine};
+
+/// A device that runs can be trained on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceInfo {
+    /// `cpu`, `cuda:N`, `metal`.
+    pub name: String,
+    /// The model name of the processor.
+    pub model: String,
+    /// Cores that this process may use; CPU only.
+    pub cores: Option<usize>,
+    /// Bytes of memory that this process may use, where known.
+    pub memory_total: Option<u64>,
+    /// Bytes of that which are free now, where known.
+    pub memory_free: Option<u64>,
+}
+
+/// Every device that this process may use, the CPU first.
+pub fn list() -> Vec<DeviceInfo> {
+    let memory = cpu_memory();
+    let cpu = DeviceInfo {
+        name: "cpu".into(),
+        model: machine::cpu_model(),
+        cores: Some(cores()),
+        memory_total: memory.map(|(total, _)| total),
+        memory_free: memory.map(|(_, free)| free),
+    };
+    let mut found = vec![cpu];
+    found.extend(cuda_devices());
+    found.extend(metal_devices());
+    found
+}
+
+/// What a spec's word for a device means here: `cpu`, `cuda:N` or `metal`. `auto` is the first GPU, where there is one.
+///
+/// # Errors
+///
+/// [`Exit::Spec`] where the word is unknown, or names a device that is not here.
+pub fn resolve(name: &str) -> Result<String> {
+    choose(name, &list())
+}
+
+/// CPU cores that this process may use: the affinity mask and the control group's limit are respected.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The numbers of the CPUs that this process may use, as many as [`cores`].
+pub(super) fn cpus() -> Vec<usize> {
+    let count = cores();
+    #[cfg(target_os = "linux")]
+    if let Ok(mask) = rustix::thread::sched_getaffinity(None) {
+        return (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| mask.is_set(cpu)).take(count).collect();
+    }
+    (0..count).collect()
+}
+
+/// `cuda` of `cuda:1`: what a device is, whichever of its kind.
+pub fn kind(name: &str) -> &str {
+    name.split(':').next().unwrap_or(name)
+}
+
+const WORDS: [&str; 4] = ["auto", "cpu", "cuda", "metal"];
+
+fn choose(name: &str, devices: &[DeviceInfo]) -> Result<String> {
+    let first_of = |wanted: &str| devices.iter().find(|d| kind(&d.name) == wanted).map(|d| d.name.clone());
+    let is_index = |word: &str| word.strip_prefix("cuda:").is_some_and(|n| n.parse::<u32>().is_ok());
+    match name {
+        "auto" => Ok(["cuda", "metal", "cpu"].into_iter().find_map(first_of).unwrap_or_else(|| "cpu".into())),
+        "cpu" | "cuda" | "metal" => first_of(name).ok_or_else(|| absent(name, devices)),
+        _ if is_index(name) => {
+            devices.iter().find(|d| d.name == name).map(|d| d.name.clone()).ok_or_else(|| absent(name, devices))
+        }
+        _ => Err(unknown(name)),
+    }
+}
+
+fn refusal(why: String) -> Error {
+    Error::new(Exit::Spec, "choosing the device", why)
+}
+
+/// A device that could be here and is not.
+fn absent(name: &str, devices: &[DeviceInfo]) -> Error {
+    let not_built = match kind(name) {
+        "cuda" => !cfg!(feature = "cuda"),
+        _ => !cfg!(feature = "metal"),
+    };
+    if not_built {
+        let why = format!("this build of exp has no support for {name}");
+        return refusal(why).hint(format!("build it with `--features {}`, or use `device: auto`", kind(name)));
+    }
+    let here: Vec<&str> = devices.iter().map(|d| d.name.as_str()).collect();
+    refusal(format!("there is no {name} on this machine")).hint(format!("here are: {}", here.join(", ")))
+}
+
+/// No word for a device at all.
+fn unknown(name: &str) -> Error {
+    let near = |word: &&str| strsim::damerau_levenshtein(&name.to_lowercase(), word);
+    let hint = match WORDS.iter().min_by_key(|word| near(word)).filter(|word| near(word) <= 2) {
+        Some(word) => format!("did you mean `{word}`?"),
+        None => "a device is auto, cpu, cuda, cuda:N or metal".into(),
+    };
+    refusal(format!("`{name}` is no device")).hint(hint)
+}
+
+/// Total and free bytes: the machine's, or the control group's where that is less.
+fn cpu_memory() -> Option<(u64, u64)> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kilobytes = |key: &str| -> Option<u64> {
+        info.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().next()?.parse().ok())
+    };
+    let (total, free) = (kilobytes("MemTotal:")? * 1024, kilobytes("MemAvailable:")? * 1024);
+    let group = |file: &str| -> Option<u64> {
+        std::fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?.trim().parse().ok()
+    };
+    let limit = group("memory.max").unwrap_or(u64::MAX).min(total);
+    let used = group("memory.current").unwrap_or(0);
+    Some((limit, free.min(limit.saturating_sub(used))))
+}
+
+#[cfg(feature = "cuda")]
+fn cuda_devices() -> Vec<DeviceInfo> {
+    use candle_core::cuda_backend::cudarc::driver::result;
+    // No context is made: it would hold some of the device's memory for as long as this process lives.
+    if result::init().is_err() {
+        return Vec::new();
+    }
+    let model = |index| result::device::get(index).and_then(result::device::get_name).unwrap_or_else(|_| "CUDA".into());
+    (0..result::device::get_count().unwrap_or(0)).map(|index| gpu(format!("cuda:{index}"), model(index))).collect()
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda_devices() -> Vec<DeviceInfo> {
+    Vec::new()
+}
+
+fn metal_devices() -> Vec<DeviceInfo> {
+    match candle_core::utils::metal_is_available() {
+        true => vec![gpu("metal".into(), "Apple GPU".into())],
+        false => Vec::new(),
+    }
+}
+
+fn gpu(name: String, model: String) -> DeviceInfo {
+    DeviceInfo { name, model, cores: None, memory_total: None, memory_free: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn devices(names: &[&str]) -> Vec<DeviceInfo> {
+        names.iter().map(|name| gpu((*name).into(), String::new())).collect()
+    }
+
+    #[test]
+    fn auto_takes_a_gpu_where_there_is_one() {
+        assert_eq!(choose("auto", &devices(&["cpu"])).unwrap(), "cpu");
+        assert_eq!(choose("auto", &devices(&["cpu", "cuda:0", "cuda:1"])).unwrap(), "cuda:0");
+        assert_eq!(choose("auto", &devices(&["cpu", "metal"])).unwrap(), "metal");
+    }
+
+    #[test]
+    fn a_word_names_a_device_that_is_here() {
+        let here = devices(&["cpu", "cuda:0", "cuda:1"]);
+        assert_eq!(choose("cpu", &here).unwrap(), "cpu");
+        assert_eq!(choose("cuda", &here).unwrap(), "cuda:0");
+        assert_eq!(choose("cuda:1", &here).unwrap(), "cuda:1");
+    }
+
+    #[test]
+    fn a_device_that_is_not_here_is_refused_with_what_to_do() {
+        for (word, built) in [("cuda", cfg!(feature = "cuda")), ("cuda:7", cfg!(feature = "cuda"))] {
+            let error = choose(word, &devices(&["cpu"])).unwrap_err();
+            let hint = if built { "here are: cpu" } else { "build it with `--features cuda`" };
+            assert!(error.hint.as_deref().unwrap().contains(hint), "{error} {:?}", error.hint);
+            assert_eq!(error.exit, Exit::Spec);
+        }
+    }
+
+    #[test]
+    fn a_misspelt_device_names_the_nearest() {
+        for (word, hint) in
+            [("cudda", "did you mean `cuda`?"), ("CPU", "did you mean `cpu`?"), ("tpu-v5", "a device is")]
+        {
+            let error = choose(word, &devices(&["cpu"])).unwrap_err();
+            assert!(error.hint.as_deref().unwrap().contains(hint), "{word}: {:?}", error.hint);
+        }
+        assert!(choose("cuda:", &devices(&["cpu"])).unwrap_err().why.contains("is no device"));
+    }
+
+    #[test]
+    fn this_machine_has_a_cpu_with_cores_and_memory() {
+        let cpu = &list()[0];
+        assert_eq!((cpu.name.as_str(), cpu.cores), ("cpu", Some(cpus().len())));
+        assert!(cpu.memory_free <= cpu.memory_total && !cpu.model.is_empty());
+    }
+}

@@ -1,0 +1,114 @@
+//! The curves of a setting: means over its seeds at the steps that all of them have.
+
+use super::{
+    frame::{Frame, LeftOut, Run, Setting},
+    pace,
+};
+use crate::store::Point;
+
+/// The values of several runs at one step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The step.
+    pub step: u64,
+    /// Their mean; not finite where one of them is not.
+    pub mean: f64,
+    /// The lowest.
+    pub lo: f64,
+    /// The highest.
+    pub hi: f64,
+}
+
+/// The curves of the runs of one setting.
+pub struct Curves<'a> {
+    /// The setting's value on each axis, as an index.
+    pub at: Vec<usize>,
+    /// The runs that they are the mean of: those that are done; where there is none those that still can be and are at
+    /// least half as far as the furthest, since a mean ends where its first run ends; where there is none those that
+    /// failed.
+    pub runs: Vec<&'a Run>,
+    /// Whether these broke off for good.
+    pub failed: bool,
+    /// Validation loss in the frame's unit.
+    pub val: Vec<Spread>,
+    /// Training loss of each step in the frame's unit.
+    pub train: Vec<Spread>,
+    /// Seconds of training after each step.
+    pub seconds: Vec<Spread>,
+}
+
+impl<'a> Curves<'a> {
+    /// The curves of a setting; `None` where none of its runs has logged anything.
+    pub fn of(frame: &Frame, setting: &Setting<'a>) -> Option<Self> {
+        let with = |keep: fn(Option<LeftOut>) -> bool| -> Vec<&'a Run> {
+            setting.runs.iter().copied().filter(|r| r.has_data() && keep(r.left_out())).collect()
+        };
+        let done = with(|reason| reason.is_none());
+        let mut unfinished = with(|reason| reason == Some(LeftOut::Unfinished));
+        let furthest = unfinished.iter().map(|r| r.row.step).max().unwrap_or(0);
+        unfinished.retain(|r| 2 * r.row.step >= furthest);
+        let failed = with(|reason| reason.is_some() && reason != Some(LeftOut::Unfinished));
+        let runs = [done, unfinished, failed].into_iter().find(|r| !r.is_empty())?;
+        let losses = |curve: fn(&Run) -> &[Point]| {
+            let of = |r: &&Run| curve(r).iter().map(|p| Point { value: frame.loss(r, p.value), ..*p }).collect();
+            mean_over(&runs.iter().map(of).collect::<Vec<_>>())
+        };
+        Some(Self {
+            at: setting.at.clone(),
+            failed: matches!(runs[0].left_out(), Some(reason) if reason != LeftOut::Unfinished),
+            val: losses(|r| &r.val),
+            train: losses(|r| &r.train),
+            seconds: mean_over(&runs.iter().map(|r| pace::seconds(r)).collect::<Vec<_>>()),
+            runs,
+        })
+    }
+
+    /// The seconds of training after `step`, where that was measured.
+    pub fn seconds_at(&self, step: u64) -> Option<f64> {
+        let found = self.seconds.binary_search_by_key(&step, |s| s.step).ok()?;
+        Some(self.seconds[found].mean)
+    }
+}
+
+/// The values at each step that all curves have.
+pub fn mean_over(curves: &[Vec<Point>]) -> Vec<Spread> {
+    let Some((first, others)) = curves.split_first() else { return Vec::new() };
+    let mut next = vec![0usize; others.len()];
+    let mut out = Vec::with_capacity(first.len());
+    'steps: for p in first {
+        let (mut sum, mut lo, mut hi) = (p.value, p.value, p.value);
+        for (curve, next) in others.iter().zip(&mut next) {
+            *next += curve[*next..].partition_point(|q| q.step < p.step);
+            match curve.get(*next) {
+                Some(q) if q.step == p.step => {
+                    (sum, lo, hi) = (sum + q.value, lo.min(q.value), hi.max(q.value));
+                }
+                _ => continue 'steps,
+            }
+        }
+        out.push(Spread { step: p.step, mean: sum / curves.len() as f64, lo, hi });
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(points: &[(u64, f64)]) -> Vec<Point> {
+        points.iter().map(|&(step, value)| Point { step, value, attempt: 1 }).collect()
+    }
+
+    #[test]
+    fn a_mean_is_taken_at_the_steps_that_all_curves_have() {
+        let got = mean_over(&[curve(&[(0, 4.0), (10, 2.0), (20, 1.0)]), curve(&[(0, 5.0), (5, 9.0), (10, 3.0)])]);
+        let want = [Spread { step: 0, mean: 4.5, lo: 4.0, hi: 5.0 }, Spread { step: 10, mean: 2.5, lo: 2.0, hi: 3.0 }];
+        assert_eq!(got, want);
+    }
+
+    #[test]
+    fn a_value_that_is_not_finite_is_never_averaged_away() {
+        let got = mean_over(&[curve(&[(1, 4.0)]), curve(&[(1, f64::NAN)])]);
+        assert!(got[0].mean.is_nan());
+    }
+}

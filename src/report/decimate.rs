@@ -1,0 +1,44 @@
+//! Long curves in few points without losing a spike.
+
+/// Of each pixel column the first, lowest, highest and last point, in their order: what a line through all points would
+/// cover (M4, Jugel et al. 2014). `points` are in pixels, x ascending, y finite.
+pub fn columns(points: &[(f64, f64)], pixel: f64) -> Vec<(f64, f64)> {
+    let column = |p: &(f64, f64)| (p.0 / pixel).floor();
+    let mut kept = Vec::new();
+    for chunk in points.chunk_by(|a, b| column(a) == column(b)) {
+        let by = |pick: fn(f64, f64) -> bool| {
+            (1..chunk.len()).fold(0, |best, i| if pick(chunk[i].1, chunk[best].1) { i } else { best })
+        };
+        let mut picked = [0, by(|a, b| a < b), by(|a, b| a > b), chunk.len() - 1];
+        picked.sort_unstable();
+        for (n, &i) in picked.iter().enumerate() {
+            if n == 0 || picked[n - 1] != i {
+                kept.push(chunk[i]);
+            }
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spikes_among_ten_thousand_points_survive() {
+        let mut points: Vec<(f64, f64)> = (0..10_000).map(|i| (f64::from(i) * 0.07, f64::from(i % 7))).collect();
+        points[6_550].1 = 99.0; // in the midst of their columns
+        points[3_050].1 = -99.0;
+        let kept = columns(&points, 1.0);
+        assert!(kept.len() <= 4 * 700, "{}", kept.len());
+        assert!(kept.contains(&points[6_550]) && kept.contains(&points[3_050]));
+        assert!(kept.windows(2).all(|w| w[0].0 < w[1].0), "the order stays");
+    }
+
+    #[test]
+    fn sparse_points_stay_as_they_are() {
+        let points = [(0.0, 1.0), (10.0, 3.0), (20.0, 2.0)];
+        assert_eq!(columns(&points, 1.0), points);
+        assert_eq!(columns(&[], 1.0), []);
+    }
+}

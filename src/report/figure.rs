@@ -1,0 +1,145 @@
+//! A chart as data: what it shows, in which words, with which scales. Plots make figures and know nothing of pixels;
+//! [`super::layout`] and [`super::draw`] turn them into pictures and know nothing of runs.
+
+/// Lines that one panel can hold and still be read; the palette has as many colours and shapes.
+pub const MAX_LINES: usize = 8;
+
+/// A picture: rows of panels with a title above and notes below.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// What is shown.
+    pub title: String,
+    /// Panels, row by row.
+    pub rows: Vec<Vec<Panel>>,
+    /// What has to be known to read it: the experiment, the number of seeds, what a band is, what was left out.
+    pub notes: Vec<String>,
+}
+
+/// One pair of axes and what is drawn between them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Panel {
+    /// What tells it from the other panels; empty for a panel alone.
+    pub title: String,
+    /// To the right.
+    pub x: Axis,
+    /// Upwards.
+    pub y: Axis,
+    /// Lines, in the order of the legend.
+    pub series: Vec<Series>,
+    /// Horizontal lines at known levels.
+    pub references: Vec<Reference>,
+    /// Places where a value is missing.
+    pub gaps: Vec<Gap>,
+}
+
+/// One axis of a panel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// With its unit.
+    pub label: String,
+    /// How values become places.
+    pub scale: Scale,
+    /// The values to mark; empty for round ones.
+    pub ticks: Vec<f64>,
+    /// From where to where; all that is drawn, and some room, where nothing is said.
+    pub range: Option<(f64, f64)>,
+}
+
+/// How values become places.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scale {
+    /// Equal differences are equally long.
+    Linear,
+    /// Equal ratios are equally long.
+    Log,
+    /// Value `i` is the `i`-th of these ordered labels, evenly spaced.
+    Ordinal(Vec<String>),
+    /// Value `i` is the `i`-th of these words, between which there is nothing.
+    Words(Vec<String>),
+}
+
+/// One line with what belongs to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// In the legend; a series without one is explained by another's.
+    pub label: String,
+    /// Its colour and the shape of its markers.
+    pub ink: Ink,
+    /// How its points are joined.
+    pub line: Line,
+    /// Whether its points have markers.
+    pub markers: bool,
+    /// (x, y), x ascending. A y that is no finite number interrupts the line.
+    pub points: Vec<(f64, f64)>,
+    /// (x, lowest, highest): an area along a line, whiskers where there is none.
+    pub band: Vec<(f64, f64, f64)>,
+    /// Single values behind the points, drawn faintly.
+    pub dots: Vec<(f64, f64)>,
+}
+
+/// What a series is drawn with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ink {
+    /// The n-th colour and shape of the palette, counted from 0 and around.
+    Color(usize),
+    /// Grey: what stands for all series in the legend.
+    Neutral,
+}
+
+/// How the points of a series are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// What the picture is about.
+    Strong,
+    /// What stands behind it.
+    Faint,
+    /// Not at all.
+    None,
+}
+
+/// A known level.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reference {
+    /// In the legend.
+    pub label: String,
+    /// Where.
+    pub y: f64,
+}
+
+/// A value that is missing, marked with a cross.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gap {
+    /// Where it would stand.
+    pub x: f64,
+    /// Where the line broke off; at the foot of the panel where there was none.
+    pub y: Option<f64>,
+    /// Whose it is.
+    pub ink: Ink,
+}
+
+impl Axis {
+    /// An axis with round ticks over whatever is drawn.
+    pub fn new(label: impl Into<String>, scale: Scale) -> Self {
+        Self { label: label.into(), scale, ticks: Vec::new(), range: None }
+    }
+}
+
+impl Panel {
+    /// An empty panel.
+    pub fn new(x: Axis, y: Axis) -> Self {
+        Self { title: String::new(), x, y, series: Vec::new(), references: Vec::new(), gaps: Vec::new() }
+    }
+
+    /// Every x that something is drawn at.
+    pub fn xs(&self) -> impl Iterator<Item = f64> {
+        let of = |s: &Series| -> Vec<f64> { s.points.iter().chain(&s.dots).map(|p| p.0).collect() };
+        self.series.iter().flat_map(of).chain(self.gaps.iter().map(|g| g.x))
+    }
+
+    /// Every y that something is drawn at, levels apart; may not be finite.
+    pub fn ys(&self) -> impl Iterator<Item = f64> {
+        let bounds = |s: &Series| -> Vec<f64> { s.band.iter().flat_map(|b| [b.1, b.2]).collect() };
+        let of = |s: &Series| -> Vec<f64> { s.points.iter().chain(&s.dots).map(|p| p.1).collect() };
+        self.series.iter().flat_map(move |s| of(s).into_iter().chain(bounds(s)))
+    }
+}

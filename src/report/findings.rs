@@ -1,0 +1,321 @@
+//! What an experiment found, in sentences whose numbers all come from its rows, with the caution that few seeds ask for.
+
+use super::{
+    curves::Curves,
+    frame::{Frame, LeftOut, Run, Setting, Unit},
+    markdown::escaped,
+    numbers::{deviation, extent, mean, median, rounded, several, value, with_spread},
+    pace,
+    plots::{is_tied, setting, title},
+};
+use crate::spec::config::Schedule;
+
+/// Values of an axis that a sentence lists one by one.
+const MAX_LISTED: usize = 5;
+
+/// A setting with the results of its runs that are done.
+struct Scored<'a> {
+    setting: Setting<'a>,
+    losses: Vec<f64>,
+}
+
+/// One paragraph on how it went and what came out best, and a list of what is behind it.
+pub fn text(frame: &Frame) -> String {
+    let mut scored: Vec<Scored> = frame
+        .settings()
+        .into_iter()
+        .map(|setting| Scored { losses: setting.runs.iter().filter_map(|r| frame.result(r).ok()).collect(), setting })
+        .filter(|s| !s.losses.is_empty())
+        .collect();
+    scored.sort_by(|a, b| mean(&a.losses).total_cmp(&mean(&b.losses)));
+    let Some((best, rest)) = scored.split_first() else {
+        return format!("{} The pictures show what there is so far.\n", census(frame));
+    };
+    let lead = [Some(census(frame)), Some(winner(frame, best, rest.first())), caution(&scored)];
+    let lead: Vec<String> = lead.into_iter().flatten().collect();
+    let axes = (0..frame.axes.len()).filter(|&a| !(0..a).any(|b| is_tied(frame, a, b) && is_tied(frame, b, a)));
+    let details = axes.filter_map(|a| along(frame, a, best, &scored));
+    let details = details.chain(equal_time(frame, best, &scored)).chain(above_own_cost(frame, best));
+    let list: String = details.map(|sentence| format!("- {sentence}\n")).collect();
+    format!("{}\n{}{list}", lead.join(" "), if list.is_empty() { "" } else { "\n" })
+}
+
+/// How many runs there are and how they ended.
+fn census(frame: &Frame) -> String {
+    let settings = frame.settings();
+    let fewest = settings.iter().map(|s| s.runs.len()).min().unwrap_or(0);
+    let runs = several(frame.runs.len(), "run");
+    let whole = match (settings.len(), fewest, frame.seeds()) {
+        (1, _, 1) => runs,
+        (1, ..) => format!("{runs} that differ in their seed"),
+        (_, _, 1) => runs,
+        (n, a, b) if a == b => format!("{runs}: {n} settings, {b} seeds each"),
+        (n, _, b) => format!("{runs}: {n} settings, up to {b} seeds each"),
+    };
+    let reasons: Vec<LeftOut> = frame.runs.iter().filter_map(Run::left_out).collect();
+    if reasons.is_empty() {
+        return format!("{whole}; {} done.", if frame.runs.len() == 1 { "it is" } else { "all are" });
+    }
+    let count = |keep: fn(&LeftOut) -> bool| reasons.iter().filter(|r| keep(r)).count();
+    let parts = [
+        (frame.runs.len() - reasons.len(), "done"),
+        (count(|r| matches!(r, LeftOut::Failed(_))), "failed"),
+        (count(|r| *r == LeftOut::NotFinite), "ended with a loss that is no finite number"),
+        (count(|r| *r == LeftOut::Unfinished), "not finished"),
+        (count(|r| matches!(r, LeftOut::Skipped(_))), "skipped"),
+    ];
+    let parts: Vec<String> = parts.iter().filter(|p| p.0 > 0).map(|(n, what)| format!("{n} {what}")).collect();
+    let rest = if reasons.len() < frame.runs.len() { " What follows rests on the runs that are done." } else { "" };
+    format!("{whole}; {}.{rest}", parts.join(", "))
+}
+
+/// The best setting, and how far the next is behind it.
+fn winner(frame: &Frame, best: &Scored, next: Option<&Scored>) -> String {
+    let unit = frame.unit.words();
+    let loss = format!("**{} {unit}**{}", with_spread(&best.losses), of_seeds(best.losses.len()));
+    if frame.axes.is_empty() {
+        return format!("The lowest validation loss is {loss}.");
+    }
+    let lead = format!("The lowest validation loss is {loss}, with **{}**", name(frame, best));
+    let Some(next) = next else { return format!("{lead}, the only setting that is done.") };
+    let gap = mean(&next.losses) - mean(&best.losses);
+    let verdict = match is_beyond_chance(&best.losses, &next.losses) {
+        None => "",
+        Some(true) => ", more than seeds alone would make (Welch's t, 5 %)",
+        Some(false) => ", which seeds alone can make: the order of these two is open",
+    };
+    let gap = if gap < 0.01 { format!("{gap:.4}") } else { format!("{gap:.3}") };
+    format!("{lead}. Next comes {} with {}, {gap} higher{verdict}.", name(frame, next), with_spread(&next.losses))
+}
+
+/// ` (mean ± standard deviation over 3 seeds)`.
+fn of_seeds(n: usize) -> String {
+    if n > 1 { format!(" (mean ± standard deviation over {n} seeds)") } else { String::new() }
+}
+
+/// `8 layers, lr 1e-3`.
+fn name(frame: &Frame, scored: &Scored) -> String {
+    let parts = frame.axes.iter().zip(&scored.setting.at);
+    escaped(&parts.map(|(axis, &v)| setting(axis, v)).collect::<Vec<_>>().join(", "))
+}
+
+/// How the loss goes along one axis where all others stay at the best setting's values.
+fn along(frame: &Frame, axis: usize, best: &Scored, scored: &[Scored]) -> Option<String> {
+    let line = on_line(frame, axis, best, scored);
+    if line.len() < 2 {
+        return None;
+    }
+    let swept = &frame.axes[axis];
+    let place = |s: &Scored| escaped(&value(&swept.values[s.setting.at[axis]]));
+    let fixed = others(frame, axis, best);
+    let together = (0..frame.axes.len()).filter(|&a| a != axis && is_tied(frame, a, axis));
+    let together: String = together.map(|a| format!(" with {}", frame.axes[a].name)).collect();
+    let walked = format!("{}{together}", title(swept).0);
+    let mut text = if line.len() <= MAX_LISTED {
+        let at = if swept.numbers().is_some() { "at" } else { "with" };
+        let parts = line.iter().map(|s| format!("{} {at} {}", with_spread(&s.losses), place(s)));
+        format!("Over {walked}{fixed}: {}", listed(parts))
+    } else {
+        let worst = line.iter().max_by(|a, b| mean(&a.losses).total_cmp(&mean(&b.losses)))?;
+        format!(
+            "Over {walked}{fixed} the loss is lowest at {} and highest, {}, at {}",
+            place(best),
+            with_spread(&worst.losses),
+            place(worst)
+        )
+    };
+    let at_edge = |s: &Scored| s.setting.at[axis] == best.setting.at[axis];
+    let is_number = swept.numbers().is_some() && line.len() > 2;
+    if is_number && (line.first().is_some_and(|s| at_edge(s)) || line.last().is_some_and(|s| at_edge(s))) {
+        text += "; the best value is at the edge of those tried";
+    }
+    if swept.path == "model.layers" {
+        text += &step_times(frame, &line);
+    }
+    Some(text + ".")
+}
+
+/// The axes that stay as they are while one is walked along; those that are walked together with it do not.
+fn held(frame: &Frame, axis: usize) -> impl Iterator<Item = usize> {
+    (0..frame.axes.len()).filter(move |&i| i != axis && !is_tied(frame, i, axis))
+}
+
+/// The settings that differ from the best along one axis alone, ascending.
+fn on_line<'s, 'a>(frame: &Frame, axis: usize, best: &Scored, scored: &'s [Scored<'a>]) -> Vec<&'s Scored<'a>> {
+    let same = |s: &&Scored| held(frame, axis).all(|i| s.setting.at[i] == best.setting.at[i]);
+    let mut line: Vec<&Scored> = scored.iter().filter(same).collect();
+    line.sort_by_key(|s| s.setting.at[axis]);
+    line
+}
+
+/// ` (lr 1e-3)`: what stays as it is along an axis.
+fn others(frame: &Frame, axis: usize, best: &Scored) -> String {
+    let parts: Vec<String> = held(frame, axis).map(|i| setting(&frame.axes[i], best.setting.at[i])).collect();
+    if parts.is_empty() { String::new() } else { format!(" ({})", escaped(&parts.join(", "))) }
+}
+
+/// How much longer a step takes at each depth than at the first.
+fn step_times(frame: &Frame, line: &[&Scored]) -> String {
+    let ms = |s: &&Scored| -> Option<f64> {
+        let all: Vec<f64> = s.setting.runs.iter().filter_map(|r| r.step_time).collect();
+        (!all.is_empty()).then(|| median(&all))
+    };
+    let axis = frame.axis("model.layers").unwrap_or_default();
+    let depth = |s: &Scored| value(&frame.axes[axis].values[s.setting.at[axis]]);
+    let Some(times) = line.iter().map(ms).collect::<Option<Vec<f64>>>() else { return String::new() };
+    let ratios =
+        times[1..].iter().zip(&line[1..]).map(|(t, s)| format!("{:.1} times that with {}", t / times[0], depth(s)));
+    format!("; a step takes {} ms with {}, {}", rounded(times[0]), depth(line[0]), listed(ratios))
+}
+
+/// Where each depth stands when the quickest has done all its steps.
+fn equal_time(frame: &Frame, best: &Scored, scored: &[Scored]) -> Option<String> {
+    let axis = frame.axis("model.layers")?;
+    let line = on_line(frame, axis, best, scored);
+    let curves: Vec<Curves> = line.iter().map(|s| Curves::of(frame, &s.setting)).collect::<Option<_>>()?;
+    if line.len() < 2 || pace::used(curves.iter().flat_map(|c| c.runs.iter().copied())).len() != 1 {
+        return None;
+    }
+    let ends: Vec<f64> = curves.iter().map(|c| c.seconds.last().map(|s| s.mean)).collect::<Option<_>>()?;
+    let (end, _) = extent(&ends);
+    let first = ends.iter().position(|&e| e == end)?;
+    let then: Vec<f64> = curves.iter().map(|c| loss_after(c, end)).collect::<Option<_>>()?;
+    let (lowest, _) = extent(&then);
+    let leader = then.iter().position(|&l| l == lowest)?;
+    let depth = |i: usize| setting(&frame.axes[axis], line[i].setting.at[axis]);
+    let parts = then.iter().enumerate().map(|(i, loss)| format!("{loss:.3} with {}", depth(i)));
+    let too = if line[leader].setting.at == best.setting.at { " too" } else { "" };
+    let decays = line[0].setting.runs[0].row.config.train.schedule != Schedule::Constant;
+    let schedule =
+        if decays { ", though the slower ones are then still amid their learning-rate schedule" } else { "" };
+    Some(format!(
+        "After the {} of training that {} take in all, the loss is {} (interpolated between evaluations): at equal time \
+         {} are lowest{too}{schedule}.",
+        duration(end),
+        depth(first),
+        listed(parts),
+        depth(leader)
+    ))
+}
+
+/// The validation loss after some seconds of training: on a straight line over the logarithm of steps between the
+/// evaluations before and after. `None` where there is no evaluation but the first before it.
+fn loss_after(curves: &Curves, seconds: f64) -> Option<f64> {
+    let reached = curves.seconds.partition_point(|s| s.mean <= seconds * (1.0 + 1e-9)).checked_sub(1)?;
+    let step = curves.seconds[reached].step;
+    let after = curves.val.partition_point(|s| s.step <= step);
+    let before = curves.val[..after].last().filter(|s| s.step > 0)?;
+    let Some(next) = curves.val.get(after) else { return Some(before.mean) };
+    let log = |step: u64| (step as f64).ln();
+    let share = (log(step) - log(before.step)) / (log(next.step) - log(before.step));
+    Some(before.mean + share * (next.mean - before.mean)).filter(|l| l.is_finite())
+}
+
+/// How far the best setting is from the corpus's own cost.
+fn above_own_cost(frame: &Frame, best: &Scored) -> Option<String> {
+    let cost = frame.own_cost()?;
+    let gap = mean(&best.losses) - cost;
+    let side = if gap < 0.0 { "below" } else { "above" };
+    let in_bits = if frame.unit == Unit::BitsPerChar { "bits" } else { "nats" };
+    Some(format!(
+        "Under its own grammar the corpus costs {cost:.3} {}; the best setting is {:.3} {in_bits} {side} that.",
+        frame.unit.words(),
+        gap.abs()
+    ))
+}
+
+/// What few seeds mean.
+fn caution(scored: &[Scored]) -> Option<String> {
+    match scored.iter().map(|s| s.losses.len()).min()? {
+        1 if scored.iter().all(|s| s.losses.len() == 1) => {
+            (scored.len() > 1).then(|| "One seed a setting: how far losses scatter by chance is not known, so small differences mean nothing yet.".to_owned())
+        }
+        1 => Some("Some settings have one seed alone: their scatter is not known.".to_owned()),
+        n @ 2..=4 => Some(format!("{n} seeds give but a rough idea of the scatter.")),
+        _ => None,
+    }
+}
+
+/// Whether two means differ by more than chance makes in 5 % of cases (Welch's t-test, two-sided). `None` where one has
+/// a single value.
+fn is_beyond_chance(a: &[f64], b: &[f64]) -> Option<bool> {
+    let variance = |v: &[f64]| Some(deviation(v)?.powi(2) / v.len() as f64);
+    let (va, vb) = (variance(a)?, variance(b)?);
+    let gap = (mean(a) - mean(b)).abs();
+    if va + vb == 0.0 {
+        return Some(gap > 0.0);
+    }
+    let share = |v: f64, n: usize| v * v / (n - 1) as f64;
+    let freedom = (va + vb).powi(2) / (share(va, a.len()) + share(vb, b.len()));
+    Some(gap / (va + vb).sqrt() > critical_t(freedom))
+}
+
+/// The 97.5 % quantile of Student's t, for whole degrees of freedom, rounded down.
+fn critical_t(freedom: f64) -> f64 {
+    const T: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
+    match freedom as usize {
+        n @ 1..=10 => T[n - 1],
+        11..=20 => 2.2,
+        21.. => 2.09,
+        0 => T[0],
+    }
+}
+
+/// `a, b and c`.
+fn listed(parts: impl Iterator<Item = String>) -> String {
+    let parts: Vec<String> = parts.collect();
+    match parts.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => parts.concat(),
+    }
+}
+
+/// `6.6 s`, `3.4 min`, `2.1 h`.
+fn duration(seconds: f64) -> String {
+    match seconds {
+        ..120.0 => format!("{seconds:.1} s"),
+        ..7200.0 => format!("{:.1} min", seconds / 60.0),
+        _ => format!("{:.1} h", seconds / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::sample::*, *};
+    use crate::event::RunState;
+
+    #[test]
+    fn the_paragraph_states_what_the_rows_say() {
+        let text = text(&depths());
+        for part in [
+            "9 runs: 3 settings, 3 seeds each; all are done.",
+            "with **8 layers**. Next comes 4 layers",
+            "more than seeds alone would make",
+            "; a step takes 13.3 ms with 2, 1.8 times that with 4 and 3.5 times that with 8.",
+            "s of training that 2 layers take in all, the loss is 1.769 with 2 layers, 1.8",
+            "at equal time 2 layers are lowest, though the slower ones",
+            "the corpus costs 1.317 nats per character",
+            "3 seeds give but a rough idea",
+        ] {
+            assert!(text.contains(part), "{part:?} is missing in: {text}");
+        }
+    }
+
+    #[test]
+    fn close_settings_with_scatter_are_left_open() {
+        assert_eq!(is_beyond_chance(&[1.60, 1.62, 1.64], &[1.63, 1.65, 1.61]), Some(false));
+        assert_eq!(is_beyond_chance(&[1.60, 1.61, 1.62], &[1.70, 1.71, 1.72]), Some(true));
+        assert_eq!(is_beyond_chance(&[1.60], &[1.70, 1.71]), None);
+        let two = grid("two", &[("model.layers", values(&[2, 8]))], 1, &[]);
+        assert!(text(&two).contains("One seed a setting"));
+    }
+
+    #[test]
+    fn what_is_not_done_is_counted_and_not_judged() {
+        let mut frame = depths();
+        frame.runs.iter_mut().for_each(|r| cut(r, 200, RunState::Interrupted { step: 200 }));
+        let text = text(&frame);
+        assert!(text.contains("9 not finished. The pictures show"), "{text}");
+        assert!(!text.contains("lowest"), "{text}");
+    }
+}

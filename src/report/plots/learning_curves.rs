@@ -1,0 +1,228 @@
+//! `learning_curves`: training and validation loss over steps and over training time, a line for each setting.
+
+use super::{
+    super::{
+        curves::{Curves, Spread},
+        figure::{Axis, Figure, Gap, Ink, Line, Panel, Scale, Series},
+        frame::Frame,
+        numbers, pace, scale,
+    },
+    Plot,
+    facets::{Facet, FacetLine, facets},
+    notes,
+};
+
+/// The share of a curve at its beginning that may lie above the picture.
+const START: f64 = 0.05;
+
+/// Values this many times apart are drawn on a logarithmic scale.
+const RATIO_FOR_LOG: f64 = 30.0;
+
+/// Loss over steps and over training time.
+pub struct LearningCurves;
+
+impl Plot for LearningCurves {
+    fn name(&self) -> &str {
+        "learning_curves"
+    }
+
+    fn figure(&self, frame: &Frame) -> Option<Figure> {
+        let curves: Vec<Curves> = frame.settings().iter().filter_map(|s| Curves::of(frame, s)).collect();
+        let last_step = |c: &Curves| c.val.iter().chain(&c.train).map(|s| s.step).max();
+        if curves.iter().filter_map(last_step).max()? == 0 {
+            return None; // evaluated once, without a step
+        }
+        let keys: Vec<_> = curves.iter().map(|c| c.at.clone()).collect();
+        let lowest = |c: &Curves| c.val.iter().map(|s| s.mean).fold(f64::INFINITY, f64::min);
+        let worth: Vec<f64> = curves.iter().map(lowest).collect();
+        let axes: Vec<usize> = (0..frame.axes.len()).collect();
+        let (facets, no_room) = facets(frame, &axes, &keys, &worth);
+        let clock = Clock::of(&curves);
+        let (mut over_steps, mut over_time): (Vec<_>, Vec<_>) =
+            facets.iter().map(|f| panels(frame, f, &curves, &clock)).unzip();
+        let start = set_ranges(over_steps.iter_mut().chain(&mut over_time).collect(), &curves, frame);
+        align(&mut over_steps);
+        align(&mut over_time);
+        let rows = match facets.len() {
+            0..=4 => over_steps.into_iter().zip(over_time).map(|(steps, time)| vec![steps, time]).collect(),
+            _ => [super::arrange(over_steps), super::arrange(over_time)].concat(),
+        };
+        let notes = vec![
+            format!("{} {}", notes::experiment(frame), reading(&curves)),
+            start,
+            timing(&curves),
+            not_done(&curves, frame),
+            notes::no_room(no_room),
+        ];
+        let notes = notes.into_iter().filter(|n| !n.is_empty()).collect();
+        Some(Figure { title: "Loss over steps and over training time".into(), rows, notes })
+    }
+}
+
+/// The unit of training time that suits the longest run.
+struct Clock {
+    seconds: f64,
+    unit: &'static str,
+}
+
+impl Clock {
+    fn of(curves: &[Curves]) -> Self {
+        let longest = curves.iter().filter_map(|c| c.seconds.last()).map(|s| s.mean).fold(0.0, f64::max);
+        match longest {
+            ..=180.0 => Self { seconds: 1.0, unit: "seconds" },
+            ..=10_800.0 => Self { seconds: 60.0, unit: "minutes" },
+            _ => Self { seconds: 3600.0, unit: "hours" },
+        }
+    }
+}
+
+/// The two panels of a facet: over steps, over time.
+fn panels(frame: &Frame, facet: &Facet, curves: &[Curves], clock: &Clock) -> (Panel, Panel) {
+    let y = Axis::new(format!("loss ({})", frame.unit.words()), Scale::Linear);
+    let mut over_steps = Panel::new(Axis::new("steps", Scale::Linear), y.clone());
+    let mut over_time = Panel::new(Axis::new(format!("training time ({})", clock.unit), Scale::Linear), y);
+    over_steps.title = facet.title.clone();
+    over_time.title = facet.title.clone();
+    let alone = facet.lines.len() == 1 && facet.lines[0].label.is_empty();
+    for line in &facet.lines {
+        let curves = &curves[line.line];
+        add(&mut over_steps, line, curves, &|s| Some(s.step as f64));
+        add(&mut over_time, line, curves, &|s| Some(curves.seconds_at(s.step)? / clock.seconds));
+    }
+    for panel in [&mut over_steps, &mut over_time] {
+        if alone {
+            name_alone(panel);
+        } else {
+            panel.series.extend([key("validation", Line::Strong), key("training, each step", Line::Faint)]);
+        }
+    }
+    (over_steps, over_time)
+}
+
+/// Gives all panels one range to the right, from zero, so that they compare.
+fn align(panels: &mut [Panel]) {
+    let last = panels.iter().flat_map(|p| p.xs().collect::<Vec<_>>()).fold(0.0, f64::max);
+    panels.iter_mut().for_each(|p| p.x.range = (last > 0.0).then_some((0.0, last * 1.015)));
+}
+
+/// Adds the two lines of a setting. `x`: where a step stands.
+fn add(panel: &mut Panel, line: &FacetLine, curves: &Curves, x: &dyn Fn(&Spread) -> Option<f64>) {
+    let ink = Ink::Color(line.color);
+    let points = |c: &[Spread]| -> Vec<_> { c.iter().filter_map(|s| Some((x(s)?, s.mean))).collect() };
+    let band = |c: &[Spread]| c.iter().filter_map(|s| Some((x(s)?, s.lo, s.hi))).collect();
+    let (val, train) = (points(&curves.val), points(&curves.train));
+    if curves.failed {
+        let last = |p: &[(f64, f64)]| p.iter().rev().find(|p| p.1.is_finite()).copied();
+        let ends = [last(&train), last(&val)].into_iter().flatten().max_by(|a, b| a.0.total_cmp(&b.0));
+        panel.gaps.extend(ends.map(|(x, y)| Gap { x, y: Some(y), ink }));
+    }
+    let series = |label: &str, line, points, band| Series {
+        label: label.to_owned(),
+        ink,
+        line,
+        markers: line == Line::Strong,
+        points,
+        band,
+        dots: Vec::new(),
+    };
+    let spread = if curves.runs.len() > 1 { band(&curves.val) } else { Vec::new() };
+    panel.series.push(series("", Line::Faint, train, Vec::new()));
+    panel.series.push(series(&line.label, Line::Strong, val, spread));
+}
+
+/// Legend entries that explain both kinds of lines.
+fn key(label: &str, line: Line) -> Series {
+    let markers = line == Line::Strong;
+    let (points, band, dots) = (Vec::new(), Vec::new(), Vec::new());
+    Series { label: label.into(), ink: Ink::Neutral, line, markers, points, band, dots }
+}
+
+/// With one setting alone its two lines explain themselves.
+fn name_alone(panel: &mut Panel) {
+    for series in &mut panel.series {
+        let words = if series.line == Line::Strong { "validation" } else { "training, each step" };
+        series.label = words.to_owned();
+    }
+    panel.series.reverse();
+}
+
+/// Gives all panels one range upwards: all that there is, but for a steep fall at the start, which would press the rest
+/// together. Answers a note on what lies above the picture.
+fn set_ranges(mut panels: Vec<&mut Panel>, curves: &[Curves], frame: &Frame) -> String {
+    let ys = |keep: &dyn Fn(&Spread, u64) -> bool| -> Vec<f64> {
+        let of = |c: &Curves| -> Vec<f64> {
+            let last = c.train.last().or(c.val.last()).map_or(0, |s| s.step);
+            let val = c.val.iter().filter(|s| keep(s, last)).flat_map(|s| [s.lo, s.hi, s.mean]);
+            val.chain(c.train.iter().filter(|s| keep(s, last)).map(|s| s.mean)).filter(|v| v.is_finite()).collect()
+        };
+        curves.iter().flat_map(of).collect()
+    };
+    let all = ys(&|_, _| true);
+    let later = ys(&|s, last| s.step as f64 > START * last as f64);
+    if all.is_empty() || later.is_empty() {
+        return String::new();
+    }
+    let (mut lo, hi) = numbers::extent(&all);
+    let late_hi = numbers::extent(&later).1;
+    let mut level = String::new();
+    if let Some(y) = frame.own_cost() {
+        level = notes::level(frame, y, (lo, late_hi), panels.iter_mut().map(|p| &mut **p));
+        if level.is_empty() {
+            lo = lo.min(y);
+        }
+    }
+    if lo > 0.0 && late_hi > lo * RATIO_FOR_LOG {
+        let range = scale::range([lo, hi].into_iter(), true, 0.04);
+        for panel in panels {
+            panel.y.scale = Scale::Log;
+            panel.y.label = panel.y.label.replace(')', ", log scale)");
+            panel.y.range = range;
+        }
+        return level;
+    }
+    let cut = hi - lo > 1.3 * (late_hi - lo);
+    let top = if cut { late_hi } else { hi };
+    let range = scale::range([lo, top].into_iter(), false, 0.05);
+    panels.into_iter().for_each(|p| p.y.range = range);
+    if !cut {
+        return level;
+    }
+    let percent = START * 100.0;
+    format!("The fall over the first {percent:.0} % of the steps, from {hi:.2}, begins above the picture. {level}")
+}
+
+/// What the lines are.
+fn reading(curves: &[Curves]) -> String {
+    let (least, most) = (curves.iter().map(|c| c.runs.len()).min(), curves.iter().map(|c| c.runs.len()).max());
+    match (least, most) {
+        (Some(1), Some(1)) | (None, _) | (_, None) => "Each line is one run.".to_owned(),
+        (Some(a), Some(b)) => {
+            let n = if a == b { format!("n = {a}") } else { format!("n = {a} to {b}") };
+            format!("Lines: means over seeds ({n}); band: lowest to highest validation loss of a seed.")
+        }
+    }
+}
+
+/// What training time is, and on what it was spent.
+fn timing(curves: &[Curves]) -> String {
+    match pace::used(curves.iter().flat_map(|c| c.runs.iter().copied())).as_slice() {
+        [] => String::new(),
+        slots => {
+            format!("Training time: the sum of the steps' times, evaluations left out, on {}.", pace::words(slots))
+        }
+    }
+}
+
+/// Which runs are not done, why, and how they are shown.
+fn not_done(curves: &[Curves], frame: &Frame) -> String {
+    let (n, why) = notes::no_result(frame);
+    let failed = if curves.iter().any(|c| c.failed) { "; × marks where failed runs break off" } else { "" };
+    match n {
+        0 => String::new(),
+        n => format!(
+            "{n} of {} not done: {why}. Where no run of a setting is done, those that got furthest are \
+             drawn{failed}.",
+            numbers::several(frame.runs.len(), "run")
+        ),
+    }
+}

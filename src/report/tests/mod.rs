@@ -1,0 +1,99 @@
+//! Reports over frames made by hand.
+
+mod figures;
+mod page;
+mod pictures;
+
+use serde_json::{Value, json};
+
+use super::{
+    figure::{Figure, Panel, Series},
+    frame::Frame,
+    plots,
+    sample::*,
+};
+use crate::event::RunState;
+
+/// Frames of every shape that a report must survive, with a name each.
+fn frames() -> Vec<(&'static str, Frame)> {
+    let layers = || ("model.layers", values(&[2, 4, 8]));
+    let rates = || ("train.lr", values(&[3e-4, 1e-3, 3e-3]));
+    let twenty = || ("train.lr", (0..20).map(|i| json!(1e-4 * 10f64.powf(f64::from(i) / 9.5))).collect::<Vec<Value>>());
+    let path = |end: &&str| json!(format!("/data/{}/{end}.txt", "x".repeat(90)));
+    let paths = || ("data.path", ["a", "b", "c"].iter().map(path).collect::<Vec<Value>>());
+    let long_name = "long_name_".repeat(10);
+    vec![
+        ("depths", depths()),
+        ("one", grid("one", &[], 1, &[])),
+        ("one_seed", grid("one_seed", &[layers()], 1, &[])),
+        ("layers_lr", grid("layers_lr", &[layers(), rates()], 3, &[])),
+        ("three_axes", grid("three_axes", &[layers(), rates(), ("train.batch", values(&[6, 12, 24]))], 2, &[])),
+        ("twenty_lr", grid("twenty_lr", &[twenty()], 2, &[])),
+        ("layers_twenty_lr", grid("layers_twenty_lr", &[layers(), twenty()], 1, &[])),
+        ("device", grid("device", &[layers(), ("run.device", values(&["cpu", "cuda:0"]))], 2, &[])),
+        ("bias", grid("bias", &[layers(), ("model.bias", values(&[true, false]))], 3, &[])),
+        ("dropout", grid("dropout", &[("model.dropout", values(&[0.0, 0.001, 0.01, 0.1]))], 3, &[])),
+        ("long_values", grid(&long_name, &[layers(), paths()], 2, &[("data.corpus", json!("text"))])),
+        ("broken", broken()),
+        ("unfinished", edited(depths(), |i, run| cut(run, 40 * i as u64, RunState::Interrupted { step: 0 }))),
+        ("spike", spike()),
+        ("zip", zip()),
+        ("no_steps", grid("no_steps", &[layers()], 2, &[("train.steps", json!(0))])),
+    ]
+}
+
+/// Some runs failed, some have not finished, some have not started.
+fn broken() -> Frame {
+    let axes = [("model.layers", values(&[2, 4, 8])), ("train.lr", values(&[1e-3, 3e-3, 1e-1]))];
+    edited(grid("broken", &axes, 3, &[]), |i, run| match i {
+        1 => cut(run, 240, RunState::Running { slot: "cpu".into(), since: 0 }),
+        4 => cut(run, 0, RunState::Queued),
+        9..=11 => cut(run, 300, RunState::Interrupted { step: 300 }),
+        _ if i % 9 > 5 => {
+            cut(run, 170, failed("the loss is nan at step 171"));
+            let late = run.train.iter_mut().filter(|p| p.step > 150);
+            late.for_each(|p| p.value *= 1.0 + (p.step - 150) as f64 / 40.0);
+            run.train.last_mut().unwrap().value = f64::NAN;
+        }
+        _ => {}
+    })
+}
+
+/// A long run with one step that stands out.
+fn spike() -> Frame {
+    spike_at(6_553)
+}
+
+fn spike_at(step: usize) -> Frame {
+    let base = [("train.steps", json!(10_000)), ("eval.every", json!(100))];
+    edited(grid("spike", &[], 1, &base), |_, run| run.train[step].value = 3.9)
+}
+
+/// Two axes that are walked together.
+fn zip() -> Frame {
+    let point = |(layers, width, seed): (u32, u32, u32)| {
+        run(&[("model.layers", json!(layers)), ("model.d_model", json!(width)), ("train.seed", json!(seed))])
+    };
+    let points = [(2, 64, 1), (2, 64, 2), (4, 128, 1), (4, 128, 2), (8, 256, 1), (8, 256, 2)];
+    let swept = ["model.layers".to_owned(), "model.d_model".to_owned()];
+    Frame::new("zip", &swept, points.into_iter().map(point).collect())
+}
+
+/// The figure of one plot.
+fn figure(frame: &Frame, name: &str) -> Figure {
+    let all = plots::all(frame);
+    all.iter().find(|p| p.name() == name).unwrap().figure(frame).unwrap()
+}
+
+/// Every figure of a frame by name.
+fn figures(frame: &Frame) -> Vec<(String, Figure)> {
+    plots::all(frame).iter().filter_map(|p| Some((p.name().to_owned(), p.figure(frame)?))).collect()
+}
+
+fn panels(figure: &Figure) -> Vec<&Panel> {
+    figure.rows.iter().flatten().collect()
+}
+
+fn series<'a>(panel: &'a Panel, label: &str) -> &'a Series {
+    panel.series.iter().find(|s| s.label == label).unwrap_or_else(|| panic!("no series {label:?}"))
+}

@@ -1,0 +1,316 @@
+//! The one loop of a sweep. It alone touches the outside world: workers, signals, the clock, slots, the store, the
+//! screen. What to do it asks the [`Queue`].
+//!
+//! ```text
+//! workers, signals, clock ──Input──► Queue ──Action──► executor, slots, store, observer
+//! ```
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    time::{Duration, Instant},
+};
+
+use super::{
+    PlannedRun, Reason, Summary,
+    queue::{Action, Input, Queue, Standing, Task},
+    signals::Signals,
+};
+use crate::{
+    base::{Error, Result, RunId, clock, files::Lock, folders::Root},
+    event::{Note, Observer, Progress, RunState},
+    exec::{self, Executor, Handle, Job, Message, Process, Slot, Slots, device},
+    store::Store,
+};
+
+/// How often time passes for the queue and the screen, and signals are looked for.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How often runs of other processes are looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How often the index takes in what running runs wrote.
+const INGEST: Duration = Duration::from_millis(500);
+
+/// What the person may decide about a sweep.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Runs at a time on the CPU; by default one per core.
+    pub jobs: Option<usize>,
+}
+
+/// Sees to it that all `runs` are done, each in a process of its own. Runs that are done are left alone, without a word
+/// to the observer; those that another process trains are waited for, and taken over where they are left unfinished.
+/// The runs must be registered in `store`.
+///
+/// SIGINT or SIGTERM stops the sweep: workers write a checkpoint and leave. A second one ends them at once.
+///
+/// # Errors
+///
+/// Where slots cannot be taken; workers then stop as if asked to. Where the index could not be written: all runs are
+/// seen to all the same, since their folders are the truth.
+pub fn dispatch(
+    runs: &[PlannedRun],
+    root: &Root,
+    store: &mut Store,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Summary> {
+    dispatch_on(&Process::new()?, runs, root, store, options, observer)
+}
+
+/// [`dispatch`] on another executor.
+pub fn dispatch_on(
+    executor: &dyn Executor,
+    runs: &[PlannedRun],
+    root: &Root,
+    store: &mut Store,
+    options: &Options,
+    observer: &mut dyn Observer,
+) -> Result<Summary> {
+    let gpus: Vec<String> = device::list().into_iter().map(|device| device.name).filter(|name| name != "cpu").collect();
+    let tasks = runs.iter().map(|run| (task(run), standing(run))).collect();
+    let (sender, messages) = channel();
+    let dispatcher = Dispatcher {
+        queue: Queue::new(tasks, device::cores(), &gpus, options.jobs),
+        slots: Slots::new(root),
+        active: BTreeMap::new(),
+        known: runs.iter().map(|run| (run.frozen.id, known_attempt(run, root))).collect(),
+        index_error: None,
+        begun: Instant::now(),
+        executor,
+        root,
+        store,
+        observer,
+        sender,
+        messages,
+    };
+    dispatcher.run()
+}
+
+/// A worker of ours.
+struct Active {
+    handle: Box<dyn Handle>,
+    _slot: Slot,
+}
+
+struct Dispatcher<'a> {
+    queue: Queue,
+    slots: Slots,
+    active: BTreeMap<RunId, Active>,
+    /// The last attempt at each run that we know of: a later one was made by another process.
+    known: BTreeMap<RunId, u32>,
+    index_error: Option<Error>,
+    begun: Instant,
+    executor: &'a dyn Executor,
+    root: &'a Root,
+    store: &'a mut Store,
+    observer: &'a mut dyn Observer,
+    sender: Sender<Message>,
+    messages: Receiver<Message>,
+}
+
+impl Dispatcher<'_> {
+    fn run(mut self) -> Result<Summary> {
+        let mut signals = Signals::listen()?;
+        let (mut ticks, mut looks, mut ingests) = (Every::new(TICK), Every::new(LOOK), Every::new(INGEST));
+        while !self.queue.is_over() {
+            if ticks.is_due() {
+                self.tick()?;
+            }
+            if looks.is_due() {
+                self.look_elsewhere()?;
+            }
+            if ingests.is_due() {
+                let running: Vec<RunId> = self.active.keys().copied().collect();
+                running.iter().for_each(|run| self.ingest(run));
+            }
+            match self.messages.recv_timeout(ticks.left()) {
+                Ok(message) => self.receive(message)?,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+            for _ in 0..signals.arrived() {
+                self.feed(Input::Signal)?;
+            }
+        }
+        match self.index_error.take() {
+            Some(error) => Err(error),
+            None => Ok(self.queue.summary()),
+        }
+    }
+
+    fn tick(&mut self) -> Result<()> {
+        let waits = self.feed(Input::Tick)?;
+        if !waits {
+            self.slots.pass();
+        }
+        self.observer.see(&Progress::Tick);
+        Ok(())
+    }
+
+    fn receive(&mut self, message: Message) -> Result<()> {
+        match message {
+            Message::Event { run, event } => self.observer.see(&Progress::Event { run, event }),
+            Message::Ended { run, ended } => {
+                self.active.remove(&run);
+                self.ingest(&run);
+                self.feed(Input::Ended { run, ended })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks whether runs of other processes have been let go.
+    fn look_elsewhere(&mut self) -> Result<()> {
+        let elsewhere = self.queue.standings().filter(|(_, standing)| **standing == Standing::Elsewhere);
+        for run in elsewhere.map(|(run, _)| run).collect::<Vec<_>>() {
+            if !Lock::is_held(&self.root.run(&run).lock())? {
+                let state = self.catch_up(&run);
+                self.feed(Input::Settled { run, state })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the queue what happened, does what it says, tells it what came of that, and so on. Returns whether a run
+    /// waits for a slot that others hold.
+    fn feed(&mut self, input: Input) -> Result<bool> {
+        let mut inputs = VecDeque::from([input]);
+        let mut waits = false;
+        while let Some(input) = inputs.pop_front() {
+            waits |= matches!(input, Input::Busy { .. });
+            for action in self.queue.step(self.begun.elapsed(), input) {
+                inputs.extend(self.perform(action)?);
+            }
+        }
+        Ok(waits)
+    }
+
+    fn perform(&mut self, action: Action) -> Result<Option<Input>> {
+        match action {
+            Action::Start { run, device, threads } => return self.start(run, &device, threads).map(Some),
+            Action::Stop { run } => self.active.get_mut(&run).into_iter().for_each(|active| active.handle.stop()),
+            Action::Kill { run } => self.active.get_mut(&run).into_iter().for_each(|active| active.handle.kill()),
+            Action::GiveUp { run, why } => self.give_up(&run, why),
+            Action::Await { run } => self.observer.see(&Progress::Elsewhere { run }),
+            Action::Report { run, state } => self.observer.see(&Progress::Ended { run, state }),
+            Action::Say(message) => self.observer.see(&Progress::Message(message)),
+        }
+        Ok(None)
+    }
+
+    fn start(&mut self, run: RunId, device: &str, threads: usize) -> Result<Input> {
+        let folder = self.root.run(&run);
+        if Lock::is_held(&folder.lock())? {
+            return Ok(Input::Elsewhere { run });
+        }
+        let last = folder.attempts().last().copied().unwrap_or(0);
+        if self.known.get(&run) != Some(&last) {
+            return Ok(Input::Settled { run, state: self.catch_up(&run) });
+        }
+        let Some(slot) = self.slots.take(device, threads)? else { return Ok(Input::Busy { run }) };
+        let job = Job { run, root: self.root.clone(), attempt: last + 1 };
+        let handle = match self.executor.start(&job, &slot, &self.sender) {
+            Ok(handle) => handle,
+            Err(error) => {
+                return Ok(Input::Ended { run, ended: exec::ended(&folder, job.attempt, || error.to_string()) });
+            }
+        };
+        self.known.insert(run, job.attempt);
+        let threads = slot.threads;
+        self.observer.see(&Progress::Started { run, attempt: job.attempt, slot: slot.device.clone(), threads });
+        self.active.insert(run, Active { handle, _slot: slot });
+        Ok(Input::Granted { run, threads })
+    }
+
+    fn give_up(&mut self, run: &RunId, why: String) {
+        let attempt = self.known.get(run).copied().unwrap_or(0);
+        let noted = self.store.note(run, &Note::GaveUp { at: clock::now(), attempt, why });
+        self.index(noted);
+    }
+
+    /// Takes in what another process did to a run, and says where the run stands after that.
+    fn catch_up(&mut self, run: &RunId) -> RunState {
+        self.known.insert(*run, self.root.run(run).attempts().last().copied().unwrap_or(0));
+        self.ingest(run);
+        let row = self.store.run(run);
+        self.index(row).flatten().map_or(RunState::Queued, |row| row.state)
+    }
+
+    fn ingest(&mut self, run: &RunId) {
+        let ingested = self.store.ingest(run);
+        self.index(ingested);
+    }
+
+    /// The answer of the index. That it fails stops no run; it is said once, and is the error of the sweep in the end.
+    fn index<T>(&mut self, answer: Result<T>) -> Option<T> {
+        let error = match answer {
+            Ok(answer) => return Some(answer),
+            Err(error) => error,
+        };
+        if self.index_error.is_none() {
+            self.observer.see(&Progress::Message(format!("{error}; the runs go on, their folders keep everything")));
+            self.index_error = Some(error);
+        }
+        None
+    }
+}
+
+fn task(run: &PlannedRun) -> Task {
+    let settings = &run.frozen.config.run;
+    let from = match run.reason {
+        Reason::Interrupted { step } => Some(step),
+        _ => None,
+    };
+    let done = from.unwrap_or(0) as f64 / run.frozen.config.train.steps.max(1) as f64;
+    Task {
+        run: run.frozen.id,
+        device: settings.device.clone(),
+        flops: run.cost.flops * (1.0 - done),
+        retries: settings.retries,
+        timeout: settings.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+        from,
+    }
+}
+
+fn standing(run: &PlannedRun) -> Standing {
+    match run.reason {
+        Reason::Done => Standing::Ended(RunState::Done),
+        Reason::Elsewhere => Standing::Elsewhere,
+        Reason::New | Reason::FailedBefore { .. } | Reason::Interrupted { .. } => Standing::Waiting(Duration::ZERO),
+    }
+}
+
+/// A run that was new when it was planned had no attempt then: one that it has now is another process's.
+fn known_attempt(run: &PlannedRun, root: &Root) -> u32 {
+    match run.reason {
+        Reason::New => 0,
+        _ => root.run(&run.frozen.id).attempts().last().copied().unwrap_or(0),
+    }
+}
+
+/// Something to do every so often.
+struct Every {
+    period: Duration,
+    next: Instant,
+}
+
+impl Every {
+    /// Due at once, then after every `period`.
+    fn new(period: Duration) -> Self {
+        Self { period, next: Instant::now() }
+    }
+
+    fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let due = now >= self.next;
+        if due {
+            self.next = now + self.period;
+        }
+        due
+    }
+
+    fn left(&self) -> Duration {
+        self.next.saturating_duration_since(Instant::now())
+    }
+}

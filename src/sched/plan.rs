@@ -1,0 +1,352 @@
+//! From the points of a spec to a plan: every point is checked against the devices and the corpora at hand before the
+//! first run starts, named, and given its reason: why it is to be run, or why not.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Display,
+};
+
+use crate::{
+    base::{Error, Exit, Result, RunId, files, folders::Root},
+    cost::Cost,
+    data::{self, CorpusInfo},
+    event::RunState,
+    exec::device::{self, kind},
+    spec::{
+        RunConfig, Sweep,
+        identity::{self, FORMAT, FrozenRun},
+    },
+    store::{RunRow, Store},
+};
+
+/// Why a run is to be done, or is not.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reason {
+    /// It was never begun.
+    New,
+    /// It failed, and is tried again.
+    FailedBefore {
+        /// Why it failed.
+        why: String,
+    },
+    /// It was stopped or died, and continues from its last checkpoint.
+    Interrupted {
+        /// Updates done.
+        step: u64,
+    },
+    /// It is done; nothing is to do.
+    Done,
+    /// Another process trains it; it is waited for.
+    Elsewhere,
+}
+
+/// One run of a plan.
+#[derive(Clone, Debug)]
+pub struct PlannedRun {
+    /// Its resolved config and its name.
+    pub frozen: FrozenRun,
+    /// Why it is to be done, or is not.
+    pub reason: Reason,
+    /// What all of it costs.
+    pub cost: Cost,
+    /// What it is trained on.
+    pub corpus: CorpusInfo,
+}
+
+/// What a spec comes to.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The experiment's name.
+    pub experiment: String,
+    /// The paths of the swept leaves, in the spec's order.
+    pub axes: Vec<String>,
+    /// The spec's text.
+    pub spec: String,
+    /// The runs, in the grid's order.
+    pub runs: Vec<PlannedRun>,
+    /// Points that resolve to the run of an earlier one.
+    pub duplicates: usize,
+    /// Points that the spec's `exclude` takes out.
+    pub excluded: usize,
+}
+
+/// Plans `sweep` under `root`. Corpora are tokenized into the root's cache; nothing else is written. What `store` knows
+/// of the runs is taken as it is: bring it up to date first.
+///
+/// # Errors
+///
+/// [`Exit::Spec`], with the place in the spec, for the first point that cannot be run here: its device is not at hand or
+/// does not suit its settings, its corpus is missing or too short, the run that it starts from is unknown.
+pub fn plan(sweep: &Sweep, root: &Root, store: Option<&Store>) -> Result<Plan> {
+    let mut planner = Planner { sweep, root, store, devices: HashMap::new(), corpora: HashMap::new() };
+    let mut seen = HashSet::new();
+    let mut runs = Vec::new();
+    for (point, config) in sweep.points.iter().enumerate() {
+        let run = planner.point(point, config.clone())?;
+        if seen.insert(run.frozen.id) {
+            runs.push(run);
+        }
+    }
+    Ok(Plan {
+        experiment: sweep.experiment.clone(),
+        axes: sweep.axes.clone(),
+        spec: sweep.text.clone(),
+        duplicates: sweep.points.len() - runs.len(),
+        excluded: sweep.excluded,
+        runs,
+    })
+}
+
+/// A stored run, planned as it was frozen: what `exp resume` continues, whatever became of its spec.
+///
+/// # Errors
+///
+/// [`Exit::Spec`] where its device is not at hand, or its corpus is no longer the text that it was begun with.
+pub fn planned(root: &Root, store: &Store, row: &RunRow) -> Result<PlannedRun> {
+    let frozen: FrozenRun = files::read_json(&root.run(&row.id).config())?;
+    device::resolve(&frozen.config.run.device)?;
+    let corpus = data::prepare(&frozen.config.data, &root.cache())?;
+    if corpus.hash != frozen.corpus_hash {
+        let doing = format!("resuming the run {}", row.id.short());
+        return Err(Error::new(
+            Exit::Spec,
+            doing,
+            format!("{} is no longer the text that it was begun with", corpus.name),
+        )
+        .hint("put the old text back; `exp run` of its spec begins a new run on the new one"));
+    }
+    let cost = Cost::of(&frozen.config, corpus.vocab_size);
+    Ok(PlannedRun { reason: reason(Some(store), &row.id)?, cost, corpus, frozen })
+}
+
+/// What became of the run before, as far as `store` knows.
+fn reason(store: Option<&Store>, id: &RunId) -> Result<Reason> {
+    let row = store.map_or(Ok(None), |store| store.run(id))?;
+    Ok(match row.map(|row| row.state) {
+        None | Some(RunState::Queued | RunState::Skipped { .. }) => Reason::New,
+        Some(RunState::Failed { why }) => Reason::FailedBefore { why },
+        Some(RunState::Interrupted { step }) => Reason::Interrupted { step },
+        Some(RunState::Running { .. }) => Reason::Elsewhere,
+        Some(RunState::Done) => Reason::Done,
+    })
+}
+
+/// Checks points one by one, each device and each corpus once.
+struct Planner<'a> {
+    sweep: &'a Sweep,
+    root: &'a Root,
+    store: Option<&'a Store>,
+    devices: HashMap<String, String>,
+    corpora: HashMap<String, CorpusInfo>,
+}
+
+impl Planner<'_> {
+    fn point(&mut self, point: usize, mut config: RunConfig) -> Result<PlannedRun> {
+        config.run.device = self.device(point, &config)?;
+        self.sweep.check(point, &config)?;
+        let corpus = self.corpus(point, &config)?;
+        if let Some(run) = &config.run.init_from {
+            config.run.init_from = Some(self.ancestor(point, run)?.to_string());
+        }
+        let id = identity::run_id(&config, Some(&corpus.hash));
+        let frozen =
+            FrozenRun { format: FORMAT, id, corpus_hash: corpus.hash.clone(), vocab_size: corpus.vocab_size, config };
+        let cost = Cost::of(&frozen.config, corpus.vocab_size);
+        Ok(PlannedRun { reason: reason(self.store, &id)?, cost, corpus, frozen })
+    }
+
+    /// What the config's device means here. An index stays only where the spec names one, so that any device of the kind
+    /// will do.
+    fn device(&mut self, point: usize, config: &RunConfig) -> Result<String> {
+        let asked = &config.run.device;
+        let found = match self.devices.get(asked) {
+            Some(found) => found.clone(),
+            None => device::resolve(asked).map_err(|error| self.error_of(point, "run.device", &error))?,
+        };
+        self.devices.insert(asked.clone(), found.clone());
+        Ok(if asked.contains(':') { found } else { kind(&found).to_owned() })
+    }
+
+    /// The config's corpus, tokenized and long enough.
+    fn corpus(&mut self, point: usize, config: &RunConfig) -> Result<CorpusInfo> {
+        let key = format!("{:?}", config.data);
+        let corpus = match self.corpora.get(&key) {
+            Some(corpus) => corpus.clone(),
+            None => {
+                let leaf = if config.data.path.is_some() { "data.path" } else { "data.corpus" };
+                let prepared = data::prepare(&config.data, &self.root.cache());
+                prepared.map_err(|error| self.error_of(point, leaf, &error))?
+            }
+        };
+        self.corpora.insert(key, corpus.clone());
+        let context = config.model.context as u64;
+        for (split, tokens) in [("training", corpus.train_tokens), ("validation", corpus.val_tokens)] {
+            // A window is `context` tokens and the one that follows them.
+            if tokens <= context {
+                let why = format!("a context of {context} tokens is too long for {tokens} {split} tokens");
+                let hint = format!("use a context below {}, or more text", corpus.train_tokens.min(corpus.val_tokens));
+                return Err(self.error(point, "model.context", why, Some(&hint)));
+            }
+        }
+        Ok(corpus)
+    }
+
+    /// The run that `run.init_from` names.
+    fn ancestor(&self, point: usize, prefix: &str) -> Result<RunId> {
+        let leaf = "run.init_from";
+        let Some(store) = self.store else {
+            return Err(self.error(point, leaf, format!("there is no run {prefix:?}: none is stored yet"), None));
+        };
+        let found = store.find(prefix).map_err(|error| self.error_of(point, leaf, &error))?;
+        if !store.artifacts(&found.id)?.iter().any(|artifact| artifact.kind == "checkpoint") {
+            let why = format!("the run {} has no checkpoint to start from", found.id.short());
+            return Err(self.error(point, leaf, why, Some("train it first")));
+        }
+        Ok(found.id)
+    }
+
+    fn error(&self, point: usize, leaf: &str, why: impl Display, hint: Option<&str>) -> Error {
+        self.sweep.error_at(point, leaf, why, hint)
+    }
+
+    /// An error met while checking a leaf, at the leaf's place in the spec; one that is not the spec's fault as it is.
+    fn error_of(&self, point: usize, leaf: &str, error: &Error) -> Error {
+        match error.exit {
+            Exit::Spec | Exit::Usage => self.error(point, leaf, &error.why, error.hint.as_deref()),
+            _ => error.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        base::clock,
+        event::{Checkpointed, Event, Expansion, FileRef, Outcome, Started},
+        spec,
+    };
+
+    const SPEC: &str = "
+model: {layers: 1, heads: 2, d_model: 16, context: 16}
+data: {corpus_chars: 20000}
+";
+
+    struct Lab {
+        folder: tempfile::TempDir,
+        root: Root,
+    }
+
+    impl Lab {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let root = Root::new(folder.path());
+            Self { folder, root }
+        }
+
+        fn plan(&self, more: &str) -> Result<Plan> {
+            let path = self.folder.path().join("spec.yaml");
+            std::fs::write(&path, format!("{SPEC}{more}")).unwrap();
+            let store = Store::open_existing(&self.root)?;
+            plan(&spec::load(&path, &[])?, &self.root, store.as_ref())
+        }
+
+        /// The error of a spec, with its line and caret.
+        fn refusal(&self, more: &str) -> String {
+            let error = self.plan(more).unwrap_err();
+            assert_eq!(error.exit, Exit::Spec, "{error}");
+            format!("{error}\nhint: {}", error.hint.as_deref().unwrap_or_default())
+        }
+
+        /// Registers a run, and writes the events of an attempt at it.
+        fn attempt(&self, run: &PlannedRun, events: &[Event]) {
+            let mut store = Store::open(&self.root).unwrap();
+            let id = run.frozen.id;
+            let expansion = Expansion { at: clock::now(), axes: vec![], members: vec![id], spec: String::new() };
+            store.register("lab", &expansion, std::slice::from_ref(&run.frozen)).unwrap();
+            let path = self.root.run(&id).events(1);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let lines: Vec<String> = events.iter().map(|event| serde_json::to_string(event).unwrap() + "\n").collect();
+            std::fs::write(&path, lines.concat()).unwrap();
+            store.ingest(&id).unwrap();
+        }
+    }
+
+    fn started() -> Event {
+        Event::Started(Started { attempt: 1, ..Started::default() })
+    }
+
+    fn finished(outcome: Outcome) -> Event {
+        Event::Finished { at: 2, outcome }
+    }
+
+    #[test]
+    fn a_plan_names_each_run_once() {
+        let lab = Lab::new();
+        let plan = lab.plan("grid: {lr: [1e-3, 1e-4], device: [auto, cpu]}").unwrap();
+        let lr: Vec<f64> = plan.runs.iter().map(|run| run.frozen.config.train.lr).collect();
+        assert_eq!((lr, plan.duplicates), (vec![1e-3, 1e-4], 2), "auto is the CPU here");
+        let run = &plan.runs[0];
+        assert_eq!((run.frozen.config.run.device.as_str(), &run.reason), ("cpu", &Reason::New));
+        assert_eq!((&run.frozen.corpus_hash, run.frozen.vocab_size), (&run.corpus.hash, run.corpus.vocab_size));
+        assert!(run.cost.flops > 0.0);
+    }
+
+    #[test]
+    fn what_cannot_run_here_is_refused_where_the_spec_says_it() {
+        let lab = Lab::new();
+        for (spec, words) in [
+            ("grid: {context: [16, 4096]}", ["context: [16, 4096]", "a context of 4096 tokens is too long"]),
+            ("run: {device: cudda}", ["device: cudda", "did you mean `cuda`?"]),
+            ("train: {dtype: bf16}", ["dtype: bf16", "needs a GPU"]),
+            ("run: {init_from: abc123}", ["init_from: abc123", "no run"]),
+        ] {
+            let error = lab.refusal(spec);
+            assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        }
+        std::fs::write(lab.folder.path().join("empty.txt"), "").unwrap();
+        for path in ["missing.txt", "empty.txt"] {
+            let path = lab.folder.path().join(path);
+            let spec = format!("zip: [{{corpus: [text], path: [{}]}}]", path.display());
+            let error = lab.refusal(&spec);
+            assert!(error.contains("path: ["), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_reason_is_what_became_of_the_run_before() {
+        let lab = Lab::new();
+        let run = lab.plan("").unwrap().runs.remove(0);
+        let reason = |events: &[Event]| {
+            lab.attempt(&run, events);
+            lab.plan("").unwrap().runs.remove(0).reason
+        };
+        assert_eq!(reason(&[started()]), Reason::Interrupted { step: 0 });
+        let lab = Lab::new();
+        lab.attempt(&run, &[started(), finished(Outcome::Failed { why: "NaN".into(), retry: false })]);
+        assert_eq!(lab.plan("").unwrap().runs[0].reason, Reason::FailedBefore { why: "NaN".into() });
+        let lab = Lab::new();
+        lab.attempt(&run, &[started(), finished(Outcome::Done)]);
+        assert_eq!(lab.plan("").unwrap().runs[0].reason, Reason::Done);
+    }
+
+    #[test]
+    fn a_run_that_another_starts_from_is_named_whole_and_must_have_a_checkpoint() {
+        let lab = Lab::new();
+        let run = lab.plan("").unwrap().runs.remove(0);
+        let from = format!("run: {{init_from: {}}}", &run.frozen.id.to_string()[..8]);
+        lab.attempt(&run, &[started()]);
+        assert!(lab.refusal(&from).contains("has no checkpoint"));
+        let file = FileRef { name: "model.safetensors".into(), bytes: 1, blake3: String::new() };
+        let folder = "checkpoints/step-5.attempt-1".to_owned();
+        let saved = Checkpointed { step: 5, folder, files: vec![file], ..Checkpointed::default() };
+        let lab = Lab::new();
+        let place = lab.root.run(&run.frozen.id).path().join(&saved.folder);
+        std::fs::create_dir_all(&place).unwrap();
+        std::fs::write(place.join("model.safetensors"), "w").unwrap();
+        lab.attempt(&run, &[started(), Event::Checkpointed(saved)]);
+        let child = &lab.plan(&from).unwrap().runs[0].frozen;
+        assert_eq!(child.config.run.init_from, Some(run.frozen.id.to_string()));
+        assert_ne!(child.id, run.frozen.id);
+    }
+}

@@ -1,0 +1,451 @@
+//! Decides which run is started, stopped or given up, and when. A pure state machine: what happened comes in, with the
+//! time at which it did, and what to do about it comes out. It knows no clock, file, process or signal, so that every
+//! rule can be tested by telling it a story.
+//!
+//! ```text
+//!   Waiting ──Start──► Starting ──Granted──► Running ──Ended──► Ended: done, failed, interrupted
+//!     ▲ ▲ ▲               │  │                  │
+//!     │ │ └─────Busy──────┘  └──Elsewhere──┐    │
+//!     │ └──────Ended: died, tries are left─┼────┘
+//!     └──Settled: unfinished── Elsewhere ◄─┘ ──Settled: done, failed──► Ended
+//! ```
+
+use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
+
+use super::Summary;
+use crate::{
+    base::RunId,
+    event::{Outcome, RunState},
+    exec::{Ended, device::kind},
+};
+
+/// How long a run that died waits before it is started again; twice as long after each further death.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+/// How long a run that used up its time may take to write a checkpoint.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// A run to be seen to.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Which.
+    pub run: RunId,
+    /// A device (`cpu`, `cuda:1`), or any of a kind (`cuda`).
+    pub device: String,
+    /// What is left to compute, in floating-point operations: longer runs are started earlier.
+    pub flops: f64,
+    /// How often it is started again when its worker died.
+    pub retries: u32,
+    /// How long one attempt may take.
+    pub timeout: Option<Duration>,
+    /// The step of its last checkpoint, where it was begun before.
+    pub from: Option<u64>,
+}
+
+/// Where a run stands in the queue.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Standing {
+    /// It can be started from that time on.
+    Waiting(Duration),
+    /// [`Action::Start`] was given and has not been answered.
+    Starting(Share),
+    /// A worker of ours trains it.
+    Running {
+        /// What it runs on.
+        share: Share,
+        /// When it was started.
+        since: Duration,
+        /// Whether it used up its time.
+        overdue: Overdue,
+    },
+    /// Another process trains it.
+    Elsewhere,
+    /// It needs nothing any more.
+    Ended(RunState),
+}
+
+/// A part of a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    place: usize,
+    threads: usize,
+}
+
+/// How far matters have got with a run's time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Overdue {
+    /// It is in time.
+    No,
+    /// It was asked to stop then.
+    Asked(Duration),
+    /// It did not, and was killed.
+    Killed,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Time passed; slots that were busy may be free.
+    Tick,
+    /// A person, or the system, asks us to stop.
+    Signal,
+    /// A start was carried out, with that many threads.
+    Granted { run: RunId, threads: usize },
+    /// It was not: other sweeps hold all of the device.
+    Busy { run: RunId },
+    /// It was not: another process trains the run.
+    Elsewhere { run: RunId },
+    /// The run's worker is gone, or could not be started.
+    Ended { run: RunId, ended: Ended },
+    /// No other process trains the run any more, and this is how it was left.
+    Settled { run: RunId, state: RunState },
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Start a worker on that device, with that many threads at most. To be answered by [`Input::Granted`], `Busy`,
+    /// `Elsewhere`, `Settled` or `Ended`.
+    Start { run: RunId, device: String, threads: usize },
+    /// Ask its worker to stop.
+    Stop { run: RunId },
+    /// End its worker at once.
+    Kill { run: RunId },
+    /// Put on record why no attempt follows its last one.
+    GiveUp { run: RunId, why: String },
+    /// Tell that another process trains it.
+    Await { run: RunId },
+    /// Tell how it ended.
+    Report { run: RunId, state: RunState },
+    /// Tell the person something.
+    Say(String),
+}
+
+/// How far a stop request has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Halt {
+    No,
+    Gently,
+    AtOnce,
+}
+
+#[derive(Debug)]
+struct Entry {
+    task: Task,
+    standing: Standing,
+    deaths: u32,
+}
+
+impl Entry {
+    fn share(&self) -> Option<Share> {
+        match self.standing {
+            Standing::Starting(share) | Standing::Running { share, .. } => Some(share),
+            _ => None,
+        }
+    }
+
+    fn is_waiting(&self) -> bool {
+        matches!(self.standing, Standing::Waiting(_))
+    }
+
+    fn is_running(&self) -> bool {
+        matches!(self.standing, Standing::Running { .. })
+    }
+}
+
+/// A device, and how it is cut up.
+#[derive(Debug)]
+struct Place {
+    device: String,
+    /// Threads that may compute on it at once.
+    threads: usize,
+    /// Runs that may be on it at once.
+    jobs: usize,
+    /// Other sweeps hold all of it, as far as we know; asked again at the next tick.
+    busy: bool,
+}
+
+impl Place {
+    fn fits(&self, task: &Task) -> bool {
+        task.device == self.device || task.device == kind(&self.device)
+    }
+
+    /// Threads for the next of `waiting` runs: an equal part of the device; for the last runs, of what is idle.
+    fn portion(&self, load: &Load, waiting: usize) -> usize {
+        let (free, open) = (self.threads - load.threads, self.jobs - load.jobs);
+        let idle = if waiting <= open { free / waiting } else { 0 };
+        idle.max(self.threads / self.jobs).min(free)
+    }
+}
+
+/// What of a place is in use.
+#[derive(Clone, Debug, Default)]
+struct Load {
+    threads: usize,
+    jobs: usize,
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub struct Queue {
+    entries: Vec<Entry>,
+    index: BTreeMap<RunId, usize>,
+    /// In which order runs are started.
+    order: Vec<usize>,
+    places: Vec<Place>,
+    halt: Halt,
+}
+
+impl Queue {
+    /// A queue of distinct runs, each where it stands at first, for a machine with that many CPU cores and those other
+    /// devices. `jobs` runs at a time are on the CPU: by default one per core, since runs side by side finish a sweep
+    /// sooner than one after the other on all cores; and never more than there are runs or cores.
+    pub fn new(tasks: Vec<(Task, Standing)>, cores: usize, gpus: &[String], jobs: Option<usize>) -> Self {
+        let entries: Vec<Entry> =
+            tasks.into_iter().map(|(task, standing)| Entry { task, standing, deaths: 0 }).collect();
+        let place = |device: &str, threads| Place { device: device.into(), threads, jobs: 1, busy: false };
+        let mut cpu = place("cpu", cores.max(1));
+        let ended = |entry: &&Entry| matches!(entry.standing, Standing::Ended(_));
+        let runs = entries.iter().filter(|entry| cpu.fits(&entry.task) && !ended(entry)).count();
+        cpu.jobs = jobs.unwrap_or(cpu.threads).min(runs).clamp(1, cpu.threads);
+        let side_by_side = cpu.jobs > 1 || !gpus.is_empty();
+        let places = std::iter::once(cpu).chain(gpus.iter().map(|gpu| place(gpu, 1))).collect();
+        let mut order: Vec<usize> = (0..entries.len()).collect();
+        if side_by_side {
+            // The longest first, so that none is left running alone at the end; equals in the order of the spec.
+            let flops = |at: usize| entries[at].task.flops;
+            order.sort_by(|&a, &b| flops(b).partial_cmp(&flops(a)).unwrap_or(Ordering::Equal));
+        }
+        let index = entries.iter().enumerate().map(|(at, entry)| (entry.task.run, at)).collect();
+        Self { entries, index, order, places, halt: Halt::No }
+    }
+
+    /// Takes in what happened at `now`, counted since the sweep began, and says what to do. Inputs about runs that they
+    /// do not fit are ignored.
+    pub fn step(&mut self, now: Duration, input: Input) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match input {
+            Input::Tick => self.tick(now, &mut actions),
+            Input::Signal => self.signal(&mut actions),
+            Input::Granted { run, threads } => self.granted(now, run, threads, &mut actions),
+            Input::Busy { run } => self.busy(now, run),
+            Input::Elsewhere { run } => self.elsewhere(run, &mut actions),
+            Input::Ended { run, ended } => self.ended(now, run, ended, &mut actions),
+            Input::Settled { run, state } => self.settled(now, run, state, &mut actions),
+        }
+        if self.halt == Halt::No {
+            self.fill(now, &mut actions);
+        }
+        actions
+    }
+
+    /// Whether nothing is left to do, or, after a stop request, to wait for.
+    pub fn is_over(&self) -> bool {
+        let idle = |entry: &Entry| match entry.standing {
+            Standing::Ended(_) => true,
+            Standing::Waiting(_) | Standing::Elsewhere => self.halt != Halt::No,
+            Standing::Starting(_) | Standing::Running { .. } => false,
+        };
+        self.entries.iter().all(idle)
+    }
+
+    /// Every run and where it stands, in the order of the spec.
+    pub fn standings(&self) -> impl Iterator<Item = (RunId, &Standing)> {
+        self.entries.iter().map(|entry| (entry.task.run, &entry.standing))
+    }
+
+    /// What became of every run.
+    pub fn summary(&self) -> Summary {
+        let mut summary = Summary::default();
+        for Entry { task, standing, .. } in &self.entries {
+            let list = match standing {
+                Standing::Ended(RunState::Done) => &mut summary.done,
+                Standing::Ended(RunState::Interrupted { .. }) => &mut summary.interrupted,
+                Standing::Ended(_) => &mut summary.failed,
+                Standing::Elsewhere => &mut summary.elsewhere,
+                _ if task.from.is_some() => &mut summary.interrupted,
+                _ => &mut summary.queued,
+            };
+            list.push(task.run);
+        }
+        summary
+    }
+
+    /// Starts what there is room for.
+    fn fill(&mut self, now: Duration, actions: &mut Vec<Action>) {
+        let mut loads = self.loads();
+        let mut waiting: Vec<usize> = self.places.iter().map(|place| self.waiting_for(place)).collect();
+        for &at in &self.order {
+            let entry = &mut self.entries[at];
+            if !matches!(entry.standing, Standing::Waiting(from) if from <= now) {
+                continue;
+            }
+            let has_room = |place: &Place, load: &Load| load.jobs < place.jobs && load.threads < place.threads;
+            let fits =
+                |(at, place): &(usize, &Place)| place.fits(&entry.task) && !place.busy && has_room(place, &loads[*at]);
+            let Some((at, place)) = self.places.iter().enumerate().find(fits) else { continue };
+            let share = Share { place: at, threads: place.portion(&loads[at], waiting[at]) };
+            let (run, device) = (entry.task.run, place.device.clone());
+            actions.push(Action::Start { run, device, threads: share.threads });
+            entry.standing = Standing::Starting(share);
+            waiting[at] -= 1;
+            loads[at].threads += share.threads;
+            loads[at].jobs += 1;
+        }
+    }
+
+    fn loads(&self) -> Vec<Load> {
+        let mut loads = vec![Load::default(); self.places.len()];
+        for share in self.entries.iter().filter_map(Entry::share) {
+            loads[share.place].threads += share.threads;
+            loads[share.place].jobs += 1;
+        }
+        loads
+    }
+
+    fn waiting_for(&self, place: &Place) -> usize {
+        self.entries.iter().filter(|entry| entry.is_waiting() && place.fits(&entry.task)).count()
+    }
+
+    fn tick(&mut self, now: Duration, actions: &mut Vec<Action>) {
+        self.places.iter_mut().for_each(|place| place.busy = false);
+        for Entry { task, standing, .. } in &mut self.entries {
+            let Standing::Running { since, overdue, .. } = standing else { continue };
+            match *overdue {
+                Overdue::No if task.timeout.is_some_and(|timeout| now >= *since + timeout) => {
+                    *overdue = Overdue::Asked(now);
+                    actions.push(Action::Stop { run: task.run });
+                }
+                Overdue::Asked(at) if now >= at + GRACE => {
+                    *overdue = Overdue::Killed;
+                    actions.push(Action::Kill { run: task.run });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn signal(&mut self, actions: &mut Vec<Action>) {
+        self.halt = match self.halt {
+            Halt::No => Halt::Gently,
+            Halt::Gently | Halt::AtOnce => Halt::AtOnce,
+        };
+        let running = self.entries.iter().filter(|entry| entry.is_running());
+        actions.extend(running.filter_map(|entry| self.halting(entry.task.run)));
+        if self.halt == Halt::Gently && !actions.is_empty() {
+            actions
+                .push(Action::Say("stopping: running runs write a checkpoint; ask again to end them at once".into()));
+        }
+    }
+
+    /// What a stop request means for a running run.
+    fn halting(&self, run: RunId) -> Option<Action> {
+        match self.halt {
+            Halt::No => None,
+            Halt::Gently => Some(Action::Stop { run }),
+            Halt::AtOnce => Some(Action::Kill { run }),
+        }
+    }
+
+    fn granted(&mut self, now: Duration, run: RunId, threads: usize, actions: &mut Vec<Action>) {
+        actions.extend(self.halting(run));
+        let Some(entry) = self.entry(run) else { return };
+        if let Standing::Starting(share) = entry.standing {
+            let share = Share { threads, ..share };
+            entry.standing = Standing::Running { share, since: now, overdue: Overdue::No };
+        }
+    }
+
+    fn busy(&mut self, now: Duration, run: RunId) {
+        let Some(entry) = self.entry(run) else { return };
+        if let Standing::Starting(share) = entry.standing {
+            entry.standing = Standing::Waiting(now);
+            self.places[share.place].busy = true;
+        }
+    }
+
+    fn elsewhere(&mut self, run: RunId, actions: &mut Vec<Action>) {
+        let Some(entry) = self.entry(run) else { return };
+        if entry.share().is_some() {
+            entry.standing = Standing::Elsewhere;
+            actions.push(Action::Await { run });
+        }
+    }
+
+    fn settled(&mut self, now: Duration, run: RunId, state: RunState, actions: &mut Vec<Action>) {
+        let Some(entry) = self.entry(run) else { return };
+        if !matches!(entry.standing, Standing::Starting(_) | Standing::Elsewhere) {
+            return;
+        }
+        match state {
+            RunState::Running { .. } => self.elsewhere(run, actions),
+            RunState::Done | RunState::Failed { .. } | RunState::Skipped { .. } => self.end(run, state, actions),
+            RunState::Interrupted { step } => {
+                entry.task.from = Some(step);
+                entry.standing = Standing::Waiting(now);
+            }
+            RunState::Queued => entry.standing = Standing::Waiting(now),
+        }
+    }
+
+    fn ended(&mut self, now: Duration, run: RunId, ended: Ended, actions: &mut Vec<Action>) {
+        let halted = self.halt != Halt::No;
+        let Some(entry) = self.entry(run).filter(|entry| entry.share().is_some()) else { return };
+        let in_time = !matches!(entry.standing, Standing::Running { overdue: Overdue::Asked(_) | Overdue::Killed, .. });
+        let state = match ended {
+            Ended::Elsewhere => return self.elsewhere(run, actions),
+            Ended::Finished(Outcome::Done) => RunState::Done,
+            Ended::Finished(Outcome::Failed { why, retry }) => {
+                if retry && !halted && self.again(now, run, &why, actions) {
+                    return;
+                }
+                RunState::Failed { why }
+            }
+            Ended::Finished(Outcome::Interrupted { .. }) | Ended::Died { .. } if !in_time => {
+                let limit = entry.task.timeout.unwrap_or_default().as_secs_f64();
+                return self.give_up(run, format!("timed out after {limit} s"), actions);
+            }
+            Ended::Finished(Outcome::Interrupted { step }) => RunState::Interrupted { step },
+            Ended::Died { step, .. } if halted => RunState::Interrupted { step },
+            Ended::Died { why, step } => {
+                entry.task.from = Some(step);
+                if !self.again(now, run, &why, actions) {
+                    self.give_up(run, why, actions);
+                }
+                return;
+            }
+        };
+        self.end(run, state, actions);
+    }
+
+    /// Lets a run wait for another try, later after each, unless it has had them all.
+    fn again(&mut self, now: Duration, run: RunId, why: &str, actions: &mut Vec<Action>) -> bool {
+        let Some(entry) = self.entry(run).filter(|entry| entry.deaths < entry.task.retries) else { return false };
+        entry.standing = Standing::Waiting(now + RETRY_AFTER * 2u32.saturating_pow(entry.deaths).min(1 << 10));
+        entry.deaths += 1;
+        let (from, of) = (entry.task.from.unwrap_or(0), entry.task.retries);
+        let go_on = format!("starting it again from step {from} (try {} of {of})", entry.deaths);
+        actions.push(Action::Say(format!("{}: {why}; {go_on}", run.short())));
+        true
+    }
+
+    fn give_up(&mut self, run: RunId, why: String, actions: &mut Vec<Action>) {
+        actions.push(Action::GiveUp { run, why: why.clone() });
+        self.end(run, RunState::Failed { why }, actions);
+    }
+
+    fn end(&mut self, run: RunId, state: RunState, actions: &mut Vec<Action>) {
+        if let Some(entry) = self.entry(run) {
+            entry.standing = Standing::Ended(state.clone());
+            actions.push(Action::Report { run, state });
+        }
+    }
+
+    fn entry(&mut self, run: RunId) -> Option<&mut Entry> {
+        self.index.get(&run).map(|&at| &mut self.entries[at])
+    }
+}
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

@@ -1,0 +1,166 @@
+//! The JSON Schema of a spec, for editors: completion, and a mark under what is wrong while it is typed. Generated from
+//! the leaf table. What it cannot say (a leaf under two names, heads that do not divide) only [`super::load`] checks.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    RunConfig,
+    layer::MAX_POINTS,
+    leaf::{self, GROUPS, Leaf},
+    names::short,
+};
+
+/// The schema (draft 2020-12).
+pub fn schema() -> Value {
+    let mut definitions = Map::new();
+    for leaf in leaf::all() {
+        definitions.insert(leaf.path.into(), definition(leaf));
+        definitions.insert(axis_of(leaf.path), axis(leaf));
+    }
+    definitions.insert("point".into(), object(names(|path| path.to_owned())));
+    definitions.insert("axes".into(), object(names(axis_of)));
+    let mut properties = own_keys();
+    properties.extend(names(|path| path.to_owned()));
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A spec of exp",
+        "description": "What to train, and which values to sweep.",
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": false,
+        "$defs": definitions,
+    })
+}
+
+/// The keys beside groups and leaves.
+fn own_keys() -> Map<String, Value> {
+    let points = json!({"type": ["array", "null"], "items": {"$ref": "#/$defs/point"}});
+    let seed = json!({"type": "integer", "minimum": 0});
+    let described = |mut schema: Value, text: &str| {
+        schema["description"] = text.into();
+        schema
+    };
+    let keys = [
+        (
+            "experiment",
+            json!({"type": ["string", "number"], "pattern": "^[A-Za-z0-9_-][A-Za-z0-9_.-]*$", "maxLength": 100}),
+            "The name that runs and reports go by; the file's name without its ending if left out. Not inherited.",
+        ),
+        (
+            "base",
+            json!({"type": "string", "minLength": 1}),
+            "Another spec to inherit from, relative to this file. What stands here replaces what stands there.",
+        ),
+        (
+            "grid",
+            nullable("#/$defs/axes"),
+            "Axes, each a list of values; every combination is a run, the last axis walking fastest.",
+        ),
+        (
+            "zip",
+            json!({"type": ["array", "null"], "items": {"$ref": "#/$defs/axes"}}),
+            "Groups of equally long axes that are walked together.",
+        ),
+        ("exclude", points.clone(), "Points to leave out of the grid: those that have all the values of an entry."),
+        ("include", points, "Points to add: the settings outside `grid` with the values of an entry, for every seed."),
+        (
+            "seeds",
+            json!({"oneOf": [
+                {"type": "integer", "minimum": 1, "maximum": MAX_POINTS},
+                {"type": "array", "items": seed, "minItems": 1},
+            ]}),
+            "Repeats every point: 3 stands for `train.seed` 1, 2 and 3; a list is the seeds themselves.",
+        ),
+    ];
+    keys.into_iter().map(|(key, schema, text)| (key.to_owned(), described(schema, text))).collect()
+}
+
+/// Every way to name a leaf: within its group, by its path, and by its last word where that is enough. `target` gives
+/// the name of the definition.
+fn names(target: impl Fn(&str) -> String) -> Map<String, Value> {
+    let reference = |leaf: &Leaf| json!({"$ref": format!("#/$defs/{}", target(leaf.path))});
+    let mut all = Map::new();
+    for group in GROUPS {
+        let words = leaf::all().iter().filter(|leaf| leaf.group() == group);
+        let mut schema = object(words.map(|leaf| (leaf.word().to_owned(), reference(leaf))).collect());
+        schema["type"] = json!(["object", "null"]);
+        all.insert(group.into(), schema);
+    }
+    for leaf in leaf::all() {
+        all.insert(leaf.path.into(), reference(leaf));
+        all.insert(short(leaf).into(), reference(leaf));
+    }
+    all
+}
+
+fn definition(leaf: &Leaf) -> Value {
+    let mut schema = leaf.kind.schema();
+    schema["description"] = format!("{} Default: {}.", leaf.doc, leaf.default).into();
+    let default = leaf.get(&RunConfig::default());
+    if !leaf.is_derived() && !default.is_null() {
+        schema["default"] = default;
+    }
+    schema
+}
+
+fn axis(leaf: &Leaf) -> Value {
+    json!({"type": "array", "items": {"$ref": format!("#/$defs/{}", leaf.path)}, "minItems": 1})
+}
+
+fn axis_of(path: &str) -> String {
+    format!("axis-{path}")
+}
+
+fn object(properties: Map<String, Value>) -> Value {
+    json!({"type": "object", "properties": properties, "additionalProperties": false})
+}
+
+fn nullable(reference: &str) -> Value {
+    json!({"anyOf": [{"$ref": reference}, {"type": "null"}]})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reference_leads_somewhere_and_every_leaf_is_described() {
+        let schema = schema();
+        fn references(value: &Value, found: &mut Vec<String>) {
+            match value {
+                Value::Object(map) => {
+                    found.extend(map.get("$ref").and_then(Value::as_str).map(str::to_owned));
+                    map.values().for_each(|value| references(value, found));
+                }
+                Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+                _ => {}
+            }
+        }
+        let mut found = Vec::new();
+        references(&schema, &mut found);
+        assert!(found.len() > 100);
+        for reference in found {
+            let name = reference.strip_prefix("#/$defs/").unwrap();
+            assert!(schema["$defs"].get(name).is_some(), "{reference}");
+        }
+        for leaf in leaf::all() {
+            let text = schema["$defs"][leaf.path]["description"].as_str().unwrap();
+            assert!(text.contains(leaf.doc) && text.contains(leaf.default), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_leaf_is_completed_wherever_it_may_stand() {
+        let schema = schema();
+        let lr = json!({"$ref": "#/$defs/train.lr"});
+        assert_eq!(schema["properties"]["lr"], lr);
+        assert_eq!(schema["properties"]["train.lr"], lr);
+        assert_eq!(schema["properties"]["train"]["properties"]["lr"], lr);
+        assert_eq!(schema["$defs"]["point"]["properties"]["lr"], lr);
+        assert_eq!(schema["$defs"]["axes"]["properties"]["lr"]["$ref"], "#/$defs/axis-train.lr");
+        assert_eq!(schema["properties"]["batch"]["$ref"], "#/$defs/train.batch");
+        assert!(schema["properties"].get("every").is_none(), "it is ambiguous");
+        assert_eq!(schema["$defs"]["train.schedule"]["enum"], json!(["cosine", "linear", "constant", null]));
+        assert_eq!(schema["$defs"]["train.lr"]["exclusiveMinimum"], 0.0);
+    }
+}

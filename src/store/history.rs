@@ -1,0 +1,222 @@
+//! What happened to one run: its curves, its attempts, its files.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, Row, named_params};
+
+use super::{
+    Store,
+    columns::{Float, from_json_option, unsigned, unsigned_option},
+    rows::{Artifact, AttemptRow, Point},
+    state::Latest,
+};
+use crate::{
+    base::{Result, RunId, files, files::Lock, folders::RunFolder},
+    event::{Outcome, Started},
+};
+
+impl Store {
+    /// All metrics of a run by name, each in ascending steps, one value per step; none for a run that is not known.
+    ///
+    /// # Errors
+    /// Where the index cannot be read.
+    pub fn metrics(&self, id: &RunId) -> Result<BTreeMap<String, Vec<(u64, f64)>>> {
+        let names = self.read(|index| {
+            let mut statement = index.prepare_cached("SELECT text FROM metric_names")?;
+            statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()
+        })?;
+        let mut metrics = BTreeMap::new();
+        for name in names {
+            let points = self.curve(id, &name)?;
+            if !points.is_empty() {
+                metrics.insert(name, points.iter().map(|p| (p.step, p.value)).collect());
+            }
+        }
+        Ok(metrics)
+    }
+
+    /// One metric of a run in ascending steps, one value per step; empty where there is none.
+    ///
+    /// # Errors
+    /// Where the index cannot be read.
+    pub fn curve(&self, id: &RunId, name: &str) -> Result<Vec<Point>> {
+        self.read(|index| {
+            index
+                .prepare_cached(
+                    "SELECT step, value, attempt
+                     FROM points
+                     WHERE run = (SELECT run FROM runs WHERE id = :id) AND name = :name
+                     ORDER BY step",
+                )?
+                .query_map(named_params! { ":id": id.to_string(), ":name": name }, |row| {
+                    let Float(value) = row.get("value")?;
+                    Ok(Point { step: unsigned(row, "step")?, value, attempt: row.get("attempt")? })
+                })?
+                .collect()
+        })
+    }
+
+    /// The attempts at a run, the first one first.
+    ///
+    /// # Errors
+    /// Where the index cannot be read.
+    pub fn attempts(&self, id: &RunId) -> Result<Vec<AttemptRow>> {
+        let folder = self.root.run(id);
+        let mut attempts = self.read(|index| {
+            index
+                .prepare_cached(
+                    "SELECT attempt, started, ready, ended, outcome, gave_up
+                     FROM attempts
+                     WHERE run = (SELECT run FROM runs WHERE id = ?1)
+                     ORDER BY attempt",
+                )?
+                .query_map([id.to_string()], attempt_row)?
+                .collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        if let Some(last) = attempts.last_mut().filter(|row| row.outcome == KILLED)
+            && Lock::is_held(&folder.lock())?
+        {
+            last.outcome = "running".into();
+        }
+        for row in &mut attempts {
+            let events = self.root.relative(&folder.events(row.started.attempt));
+            row.warnings = self.read(|index| warnings(index, id, row.started.attempt, &events))?;
+        }
+        Ok(attempts)
+    }
+
+    /// The files of a run: its config, the events and logs of its attempts, the checkpoints that are kept.
+    ///
+    /// # Errors
+    /// Where the index or the config cannot be read.
+    pub fn artifacts(&self, id: &RunId) -> Result<Vec<Artifact>> {
+        let folder = self.root.run(id);
+        let mut artifacts = Vec::new();
+        if folder.config().exists() {
+            let content = files::read(&folder.config())?;
+            let blake3 = blake3::hash(&content).to_hex().to_string();
+            artifacts.extend(self.file("config", &folder.config()).map(|file| Artifact { blake3, ..file }));
+        }
+        for attempt in folder.attempts() {
+            artifacts.extend(self.file("events", &folder.events(attempt)));
+            artifacts.extend(self.file("log", &folder.log(attempt)));
+        }
+        artifacts.extend(self.checkpoints(id, &folder)?);
+        Ok(artifacts)
+    }
+
+    /// A file that may still grow; `None` where it is not there.
+    fn file(&self, kind: &str, path: &std::path::Path) -> Option<Artifact> {
+        let bytes = path.metadata().ok()?.len();
+        Some(Artifact { kind: kind.into(), step: None, path: self.root.relative(path), bytes, blake3: String::new() })
+    }
+
+    fn checkpoints(&self, id: &RunId, folder: &RunFolder) -> Result<Vec<Artifact>> {
+        let mut files = self.read(|index| {
+            index
+                .prepare_cached(
+                    "SELECT kind, step, path, bytes, blake3
+                     FROM artifacts
+                     WHERE run = (SELECT run FROM runs WHERE id = ?1)
+                     ORDER BY step, path",
+                )?
+                .query_map([id.to_string()], |row| {
+                    Ok(Artifact {
+                        kind: row.get("kind")?,
+                        step: unsigned_option(row, "step")?,
+                        path: row.get("path")?,
+                        bytes: unsigned(row, "bytes")?,
+                        blake3: row.get("blake3")?,
+                    })
+                })?
+                .collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        if folder.path().exists() {
+            // A worker that is killed after it removed a checkpoint has no time to say so.
+            files.retain(|file| folder.path().join(&file.path).exists());
+        }
+        for file in &mut files {
+            file.path = self.root.relative(&folder.path().join(&file.path));
+        }
+        Ok(files)
+    }
+}
+
+/// The outcome of an attempt that ended without a word.
+const KILLED: &str = "killed";
+
+fn attempt_row(row: &Row) -> rusqlite::Result<AttemptRow> {
+    let latest = Latest::from_row(row)?;
+    let attempt = row.get("attempt")?;
+    Ok(AttemptRow {
+        started: Started { attempt, ..latest.started.unwrap_or_default() },
+        ready: from_json_option(row, "ready")?,
+        ended: row.get("ended")?,
+        outcome: match (latest.outcome, latest.gave_up) {
+            (Some(Outcome::Done), _) => "done".into(),
+            (Some(Outcome::Failed { why, .. }), _) | (None, Some(why)) => format!("failed: {why}"),
+            (Some(Outcome::Interrupted { step }), _) => format!("interrupted at step {step}"),
+            (None, None) => KILLED.into(),
+        },
+        warnings: Vec::new(),
+    })
+}
+
+/// What an attempt warned of, and what of its events cannot be read, in the order of the file.
+fn warnings(index: &Connection, id: &RunId, attempt: u32, events: &str) -> rusqlite::Result<Vec<String>> {
+    index
+        .prepare_cached(
+            "SELECT offset, message
+             FROM warnings
+             WHERE run = (SELECT run FROM runs WHERE id = :id) AND attempt = :attempt
+             UNION ALL
+             SELECT offset, file || ', byte ' || offset || ': ' || why
+             FROM damage
+             WHERE file = :events
+             ORDER BY offset",
+        )?
+        .query_map(named_params! { ":id": id.to_string(), ":attempt": attempt, ":events": events }, |row| row.get(1))?
+        .collect()
+}
+
+/// Median over the steps of the latest attempt that logged one, its first tenth left out: what an engine does while it
+/// warms up is not its speed.
+pub fn tokens_per_second(index: &Connection, run: i64) -> rusqlite::Result<Option<f64>> {
+    let mut speeds: Vec<f64> = index
+        .prepare_cached(
+            "SELECT value
+             FROM points
+             WHERE run = :run AND name = 'tokens_per_second' AND attempt = (
+                 SELECT attempt FROM points WHERE run = :run AND name = 'tokens_per_second' ORDER BY step DESC LIMIT 1
+             )
+             ORDER BY step",
+        )?
+        .query_map(named_params! { ":run": run }, |row| row.get(0).map(|Float(value)| value))?
+        .collect::<rusqlite::Result<_>>()?;
+    let warm_up = speeds.len() / 10;
+    Ok(median(&mut speeds[warm_up..]))
+}
+
+/// The middle value, or the mean of the two in the middle.
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    let half = values.len() / 2;
+    match values.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(values[half]),
+        _ => Some((values[half - 1] + values[half]) / 2.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(&mut []), None);
+        assert_eq!(median(&mut [3.0]), Some(3.0));
+        assert_eq!(median(&mut [3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&mut [4.0, 1.0, 2.0, 100.0]), Some(3.0));
+    }
+}

@@ -1,0 +1,215 @@
+//! Takes in what the folder of one run has new: its config once, then its attempts' events and its journal from where
+//! they were read up to.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension, Params, Transaction, named_params, types::Value};
+
+use super::{
+    Store, attempt,
+    columns::{int, json, unsigned},
+    damage::{damaged, each_line, repaired},
+    history,
+    lines::{News, news},
+};
+use crate::{
+    base::{
+        Result, RunId, clock, files,
+        folders::{Root, RunFolder},
+    },
+    event::Note,
+    spec::identity::FrozenRun,
+};
+
+impl Store {
+    /// Takes in what a run's folder has new. Cheap where it has nothing.
+    ///
+    /// # Errors
+    /// Where the index cannot be written. What cannot be read of the folder is kept as [`Damage`].
+    ///
+    /// [`Damage`]: super::Damage
+    pub fn ingest(&mut self, id: &RunId) -> Result<()> {
+        let folder = self.root.run(id);
+        let known = self.read(|index| Known::of(index, &folder))?;
+        if self.read_only || known.is_some_and(|known| !known.is_behind(&folder)) {
+            return Ok(());
+        }
+        let root = self.root.clone();
+        self.write(|index| take_run(index, &root, &folder))
+    }
+}
+
+/// The run whose id starts with a folder's name: 'g' follows the last hex digit.
+const IN_FOLDER: &str = "id >= ?1 AND id < ?1 || 'g'";
+
+/// How far the folder of a run was read.
+#[derive(Debug, Default)]
+pub struct Known {
+    run: i64,
+    journal: u64,
+    /// Each attempt's number and the bytes taken in of its events.
+    attempts: Vec<(u32, u64)>,
+}
+
+impl Known {
+    /// What is known of one folder.
+    fn of(index: &Connection, folder: &RunFolder) -> rusqlite::Result<Option<Self>> {
+        let which = format!("WHERE {IN_FOLDER}");
+        Ok(Self::query(index, &which, [folder.name()])?.into_values().next())
+    }
+
+    /// What is known of all folders, by their names.
+    pub fn all(index: &Connection) -> rusqlite::Result<HashMap<String, Self>> {
+        Self::query(index, "", [])
+    }
+
+    fn query(index: &Connection, which: &str, parameters: impl Params) -> rusqlite::Result<HashMap<String, Self>> {
+        let mut statement = index.prepare_cached(&format!(
+            "SELECT substr(id, 1, 16) AS folder, runs.run, journal, attempt, events
+             FROM runs
+             LEFT JOIN attempts ON attempts.run = runs.run
+             {which}
+             ORDER BY runs.run, attempt"
+        ))?;
+        let mut rows = statement.query(parameters)?;
+        let mut known: HashMap<String, Self> = HashMap::new();
+        while let Some(row) = rows.next()? {
+            let entry = known.entry(row.get("folder")?).or_default();
+            entry.run = row.get("run")?;
+            entry.journal = unsigned(row, "journal")?;
+            if let Some(attempt) = row.get("attempt")? {
+                entry.attempts.push((attempt, unsigned(row, "events")?));
+            }
+        }
+        Ok(known)
+    }
+
+    /// Whether the folder has anything that the index does not know.
+    pub fn is_behind(&self, folder: &RunFolder) -> bool {
+        let next = self.attempts.last().map_or(1, |(last, _)| last + 1);
+        folder.attempt(next).exists()
+            || news(&folder.journal(), self.journal) != News::Nothing
+            || self.attempts.iter().any(|&(k, offset)| news(&folder.events(k), offset) != News::Nothing)
+    }
+
+    /// Whether a file has less than was read of it.
+    fn is_ahead(&self, folder: &RunFolder) -> bool {
+        news(&folder.journal(), self.journal) == News::Shrunk
+            || self.attempts.iter().any(|&(k, offset)| news(&folder.events(k), offset) == News::Shrunk)
+    }
+}
+
+/// Takes in what the folder of a run has new. A folder without a config is no run yet.
+pub fn take_run(index: &Transaction, root: &Root, folder: &RunFolder) -> rusqlite::Result<()> {
+    let known = match Known::of(index, folder)? {
+        Some(known) if known.is_ahead(folder) => {
+            forget(index, root, folder)?;
+            None
+        }
+        known => known,
+    };
+    let known = match known {
+        Some(known) => known,
+        None => match config(index, root, folder)? {
+            Some(frozen) => Known { run: insert_run(index, root, folder, &frozen)?, ..Known::default() },
+            None => return Ok(()),
+        },
+    };
+    let read: HashMap<u32, u64> = known.attempts.iter().copied().collect();
+    for attempt in folder.attempts() {
+        let offset = read.get(&attempt).copied().unwrap_or(0);
+        attempt::take(index, root, folder, known.run, attempt, offset)?;
+    }
+    take_journal(index, root, folder, &known)?;
+    summarize(index, known.run)
+}
+
+/// Removes the run of a folder and all that is known of it.
+pub fn forget(index: &Transaction, root: &Root, folder: &RunFolder) -> rusqlite::Result<()> {
+    index.execute(&format!("DELETE FROM runs WHERE {IN_FOLDER}"), [folder.name()])?;
+    repaired(index, &root.relative(folder.path()))
+}
+
+fn config(index: &Transaction, root: &Root, folder: &RunFolder) -> rusqlite::Result<Option<FrozenRun>> {
+    let path = folder.config();
+    if !path.exists() {
+        return Ok(None);
+    }
+    let frozen = files::read_json::<FrozenRun>(&path).map_err(|e| e.why).and_then(|frozen| {
+        if frozen.id.folder() == folder.name() {
+            Ok(frozen)
+        } else {
+            Err(format!("it is of the run {}, which belongs elsewhere", frozen.id))
+        }
+    });
+    match frozen {
+        Ok(frozen) => Ok(Some(frozen)),
+        Err(why) => damaged(index, &root.relative(&path), 0, &why).map(|()| None),
+    }
+}
+
+fn insert_run(index: &Transaction, root: &Root, folder: &RunFolder, frozen: &FrozenRun) -> rusqlite::Result<i64> {
+    index.prepare_cached("INSERT INTO runs (id, created, config) VALUES (:id, :created, :config)")?.execute(
+        named_params! {
+            ":id": frozen.id.to_string(),
+            ":created": clock::modified(&folder.config()),
+            ":config": json(&frozen.config)?,
+        },
+    )?;
+    let run = index.last_insert_rowid();
+    repaired(index, &root.relative(&folder.config()))?;
+    let mut insert = index.prepare_cached("INSERT INTO leaves (run, path, value) VALUES (:run, :path, :value)")?;
+    for (path, value) in frozen.config.leaves() {
+        insert.execute(named_params! { ":run": run, ":path": path, ":value": column(&value) })?;
+    }
+    Ok(run)
+}
+
+/// A leaf as a column.
+fn column(leaf: &serde_json::Value) -> Value {
+    match leaf {
+        serde_json::Value::Null => Value::Null,
+        serde_json::Value::Bool(flag) => Value::Integer((*flag).into()),
+        serde_json::Value::String(text) => Value::Text(text.clone()),
+        other => other.as_i64().map(Value::Integer).or(other.as_f64().map(Value::Real)).unwrap_or(Value::Null),
+    }
+}
+
+/// Takes in what other commands say of the run.
+fn take_journal(index: &Transaction, root: &Root, folder: &RunFolder, known: &Known) -> rusqlite::Result<()> {
+    let offset = each_line(index, root, &folder.journal(), known.journal, |_, note| match note {
+        Note::GaveUp { attempt, why, .. } => index
+            .execute(
+                "INSERT INTO attempts (run, attempt, gave_up) VALUES (:run, :attempt, :why)
+                 ON CONFLICT DO UPDATE SET gave_up = excluded.gave_up",
+                named_params! { ":run": known.run, ":attempt": attempt, ":why": why },
+            )
+            .map(drop),
+    })?;
+    index.execute("UPDATE runs SET journal = ?2 WHERE run = ?1", (known.run, int(offset)))?;
+    Ok(())
+}
+
+/// Brings up to date what a list of runs shows of a run.
+fn summarize(index: &Transaction, run: i64) -> rusqlite::Result<()> {
+    index.execute(
+        "UPDATE runs SET
+             attempts      = (SELECT count(*)     FROM attempts WHERE run = :run),
+             last_attempt  = (SELECT max(attempt) FROM attempts WHERE run = :run),
+             ready_attempt = (SELECT max(attempt) FROM attempts WHERE run = :run AND ready IS NOT NULL),
+             step          = coalesce((SELECT step FROM points WHERE run = :run AND name = 'train/loss'
+                                       ORDER BY step DESC LIMIT 1), 0),
+             last_val_loss = (SELECT value FROM points WHERE run = :run AND name = 'val/loss'
+                              ORDER BY step DESC LIMIT 1),
+             (best_step, best_val_loss) = (SELECT step, value FROM points WHERE run = :run AND name = 'val/loss'
+                                           AND typeof(value) = 'real' ORDER BY value, step LIMIT 1)
+         WHERE run = :run",
+        named_params! { ":run": run },
+    )?;
+    let over = "SELECT outcome IS NOT NULL OR gave_up IS NOT NULL
+                FROM attempts WHERE run = ?1 ORDER BY attempt DESC LIMIT 1";
+    let over = index.query_row(over, [run], |row| row.get(0)).optional()?.unwrap_or(false);
+    let speed = if over { history::tokens_per_second(index, run)? } else { None };
+    index.execute("UPDATE runs SET tokens_per_second = ?2 WHERE run = ?1", (run, speed))?;
+    Ok(())
+}

@@ -1,0 +1,267 @@
+//! Which runs and experiments there are, and where each stands.
+
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::{Connection, Params, Row};
+
+use super::{
+    Store,
+    columns::{Float, from_json, from_json_option, id, unsigned, unsigned_option},
+    history,
+    rows::{ExperimentRow, RunRow},
+    state::{self, Latest},
+};
+use crate::{
+    base::{Error, Exit, Result, RunId},
+    event::RunState,
+};
+
+/// The columns of a [`RunRow`]; a query goes on with the rows that it wants and their order.
+const RUNS: &str = "
+SELECT runs.*, last.started, last.outcome, last.gave_up, ready.ready
+FROM runs
+LEFT JOIN attempts AS last  ON last.run  = runs.run AND last.attempt  = runs.last_attempt
+LEFT JOIN attempts AS ready ON ready.run = runs.run AND ready.attempt = runs.ready_attempt
+";
+
+/// The fewest digits of an id on screen: fewer would soon be taken by another run.
+const FEWEST_DIGITS: usize = 6;
+
+impl Store {
+    /// The runs of one experiment in the order of its grid, or all, the newest first.
+    ///
+    /// # Errors
+    /// As [`Store::experiment`] for an unknown one; [`Exit::Store`] where the index cannot be read.
+    pub fn runs(&self, experiment: Option<&str>) -> Result<Vec<RunRow>> {
+        match experiment {
+            Some(name) => {
+                self.experiment(name)?;
+                let which = "JOIN members ON members.id = runs.id
+                             JOIN experiments ON experiments.experiment = members.experiment
+                             WHERE experiments.name = ?1
+                             ORDER BY members.position";
+                self.rows(which, [name], Some(name))
+            }
+            None => self.rows("ORDER BY runs.created DESC, runs.id", [], None),
+        }
+    }
+
+    /// One run; `None` where it is not known.
+    ///
+    /// # Errors
+    /// [`Exit::Store`] where the index cannot be read.
+    pub fn run(&self, id: &RunId) -> Result<Option<RunRow>> {
+        Ok(self.rows("WHERE runs.id = ?1", [id.to_string()], None)?.pop())
+    }
+
+    /// The run whose id starts with `prefix`.
+    ///
+    /// # Errors
+    /// [`Exit::Usage`] where none does or several do.
+    pub fn find(&self, prefix: &str) -> Result<RunRow> {
+        // 'g' follows the last hex digit: these are the ids that start with the prefix.
+        let which = "WHERE runs.id >= ?1 AND runs.id < ?1 || 'g' ORDER BY runs.id";
+        let mut found = self.rows(which, [prefix.to_ascii_lowercase()], None)?;
+        match found.len() {
+            0 => Err(self.unknown_run(prefix)?),
+            1 => Ok(found.swap_remove(0)),
+            n => {
+                let listed: String = found.iter().take(10).map(described).collect();
+                let more = if n > 10 { format!("\n  and {} more", n - 10) } else { String::new() };
+                let why = format!("{n} runs have ids that start so:{listed}{more}");
+                Err(Error::new(Exit::Usage, looking_for(prefix), why).hint("give more digits"))
+            }
+        }
+    }
+
+    /// How many hex digits tell each of `ids` from every other stored run; at least 6.
+    ///
+    /// # Errors
+    /// [`Exit::Store`] where the index cannot be read.
+    pub fn shortest(&self, ids: &[RunId]) -> Result<usize> {
+        let asked: HashSet<_> = ids.iter().collect();
+        let all = self.ids()?;
+        let pairs = all.windows(2).filter(|pair| pair.iter().any(|id| asked.contains(id)));
+        Ok(pairs.map(|pair| shared_digits(&pair[0], &pair[1]) + 1).max().unwrap_or(0).max(FEWEST_DIGITS))
+    }
+
+    /// All experiments, the latest first.
+    ///
+    /// # Errors
+    /// [`Exit::Store`] where the index cannot be read.
+    pub fn experiments(&self) -> Result<Vec<ExperimentRow>> {
+        self.read(|index| experiment_rows(index, "WHERE at IS NOT NULL ORDER BY at DESC, name", []))
+    }
+
+    /// One experiment.
+    ///
+    /// # Errors
+    /// [`Exit::Usage`] where there is none of that name, with the nearest name.
+    pub fn experiment(&self, name: &str) -> Result<ExperimentRow> {
+        let which = "WHERE at IS NOT NULL AND name = ?1";
+        let found = self.read(|index| experiment_rows(index, which, [name]))?.pop();
+        found.map_or_else(|| Err(self.unknown_experiment(name)?), Ok)
+    }
+
+    fn unknown_experiment(&self, name: &str) -> Result<Error> {
+        let known = self.experiments()?;
+        let hint = match nearest(name, known.iter().map(|e| e.name.as_str())) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if known.is_empty() => "nothing was run here yet: `exp run SPEC` does".into(),
+            None => "`exp ls` lists the runs and their experiments".into(),
+        };
+        let doing = format!("looking for the experiment {name:?}");
+        Ok(Error::new(Exit::Usage, doing, "there is none of that name").hint(hint))
+    }
+
+    fn unknown_run(&self, prefix: &str) -> Result<Error> {
+        let known: Vec<String> = self.ids()?.iter().map(|id| id.to_string()).collect();
+        let starts = known.iter().filter(|_| prefix.len() >= 4).filter_map(|id| id.get(..prefix.len()));
+        let hint = match nearest(prefix, starts) {
+            _ if self.experiment(prefix).is_ok() => {
+                format!("`{prefix}` is an experiment: `exp ls {prefix}` lists its runs")
+            }
+            Some(near) => format!("did you mean `{near}`?"),
+            None if known.is_empty() => "nothing was run here yet: `exp run SPEC` does".into(),
+            None => "`exp ls` lists the runs".into(),
+        };
+        Ok(Error::new(Exit::Usage, looking_for(prefix), "no run has an id that starts so").hint(hint))
+    }
+
+    /// Runs that a query chose, those of the experiment asked for naming it first.
+    fn rows(&self, which: &str, parameters: impl Params, asked: Option<&str>) -> Result<Vec<RunRow>> {
+        let (rows, mut experiments) = self.read(|index| {
+            let mut statement = index.prepare_cached(&format!("{RUNS}{which}"))?;
+            let rows = statement.query_map(parameters, |row| run_row(index, row))?;
+            let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+            let experiments = match rows.as_slice() {
+                [] => HashMap::new(),
+                [(one, _)] => memberships(index, "WHERE members.id = ?1", [one.id.to_string()])?,
+                _ => memberships(index, "", [])?,
+            };
+            Ok((rows, experiments))
+        })?;
+        let finish = |(mut row, latest): (RunRow, Option<Latest>)| {
+            row.state = state::state(&self.root.run(&row.id), &row.config, latest.as_ref())?;
+            row.experiments = experiments.remove(&row.id).unwrap_or_default();
+            row.experiments.sort_by_key(|name| Some(name.as_str()) != asked);
+            Ok(row)
+        };
+        rows.into_iter().map(finish).collect()
+    }
+
+    /// All ids in order.
+    fn ids(&self) -> Result<Vec<RunId>> {
+        self.read(|index| index.prepare_cached("SELECT id FROM runs ORDER BY id")?.query_map([], id)?.collect())
+    }
+}
+
+fn looking_for(prefix: &str) -> String {
+    format!("looking for the run {prefix:?}")
+}
+
+/// All of a run but its experiments and its state, which waits for a look at the folder.
+fn run_row(index: &Connection, row: &Row) -> rusqlite::Result<(RunRow, Option<Latest>)> {
+    let latest = match row.get::<_, Option<u32>>("last_attempt")? {
+        Some(_) => Some(Latest::from_row(row)?),
+        None => None,
+    };
+    let goes_on = latest.as_ref().is_some_and(|l| l.outcome.is_none() && l.gave_up.is_none());
+    let run = RunRow {
+        id: id(row)?,
+        experiments: Vec::new(),
+        config: from_json(row, "config")?,
+        state: RunState::Queued,
+        step: unsigned(row, "step")?,
+        best: unsigned_option(row, "best_step")?.zip(row.get("best_val_loss")?),
+        last_val_loss: row.get::<_, Option<Float>>("last_val_loss")?.map(|Float(value)| value),
+        tokens_per_second: match goes_on {
+            true => history::tokens_per_second(index, row.get("run")?)?,
+            false => row.get("tokens_per_second")?,
+        },
+        attempts: row.get("attempts")?,
+        ready: from_json_option(row, "ready")?,
+        created: row.get("created")?,
+    };
+    Ok((run, latest))
+}
+
+/// The experiments of the runs that a query chose, the latest first.
+fn memberships(
+    index: &Connection,
+    which: &str,
+    parameters: impl Params,
+) -> rusqlite::Result<HashMap<RunId, Vec<String>>> {
+    let mut statement = index.prepare_cached(&format!(
+        "SELECT members.id, experiments.name
+         FROM members
+         JOIN experiments ON experiments.experiment = members.experiment
+         {which}
+         ORDER BY experiments.at DESC, experiments.name"
+    ))?;
+    let mut rows = statement.query(parameters)?;
+    let mut experiments: HashMap<RunId, Vec<String>> = HashMap::new();
+    while let Some(row) = rows.next()? {
+        let names = experiments.entry(id(row)?).or_default();
+        names.push(row.get("name")?);
+        names.dedup();
+    }
+    Ok(experiments)
+}
+
+fn experiment_rows(index: &Connection, which: &str, parameters: impl Params) -> rusqlite::Result<Vec<ExperimentRow>> {
+    let mut members = index.prepare_cached("SELECT id FROM members WHERE experiment = ?1 ORDER BY position")?;
+    index
+        .prepare_cached(&format!("SELECT experiment, name, at, axes FROM experiments {which}"))?
+        .query_map(parameters, |row| {
+            let experiment: i64 = row.get("experiment")?;
+            Ok(ExperimentRow {
+                name: row.get("name")?,
+                at: row.get("at")?,
+                axes: from_json(row, "axes")?,
+                members: members.query_map([experiment], id)?.collect::<rusqlite::Result<_>>()?,
+            })
+        })?
+        .collect()
+}
+
+/// One of the runs that a prefix fits.
+fn described(run: &RunRow) -> String {
+    format!("\n  {}  {}  {}", &run.id.to_string()[..12], run.state.word(), run.experiments.join(", "))
+}
+
+/// How many leading hex digits two ids have in common.
+fn shared_digits(a: &RunId, b: &RunId) -> usize {
+    let differ = a.0.iter().zip(b.0).position(|(x, y)| *x != y).unwrap_or(a.0.len());
+    let half = a.0.get(differ).zip(b.0.get(differ)).is_some_and(|(x, y)| x >> 4 == y >> 4);
+    2 * differ + usize::from(half)
+}
+
+/// The name that was probably meant, where one is near enough.
+fn nearest<'a>(asked: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let allowed = 1 + asked.chars().count() / 4;
+    let distance = |name: &'a str| (strsim::damerau_levenshtein(asked, name), name);
+    names.map(distance).filter(|(d, _)| *d <= allowed).min().map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_in_common() {
+        let id = |start: &str| format!("{start:0<64}").parse::<RunId>().unwrap();
+        assert_eq!(shared_digits(&id("ab"), &id("b")), 0);
+        assert_eq!(shared_digits(&id("ab"), &id("ac")), 1);
+        assert_eq!(shared_digits(&id("abc1"), &id("abd1")), 2);
+        assert_eq!(shared_digits(&id("ab"), &id("ab")), 64);
+    }
+
+    #[test]
+    fn a_near_name_is_near() {
+        let names = ["depth_sweep", "width_sweep", "lr"];
+        assert_eq!(nearest("dept_sweep", names.into_iter()), Some("depth_sweep"));
+        assert_eq!(nearest("wdith_sweep", names.into_iter()), Some("width_sweep"));
+        assert_eq!(nearest("other", names.into_iter()), None);
+    }
+}

@@ -1,0 +1,98 @@
+//! Numbers and settings as people read them.
+
+use serde_json::Value;
+
+/// Four digits and a letter: `124.4 M`, `6.71 M`, `950`.
+pub fn count(x: f64) -> String {
+    scaled(x, 1000.0, &["", " k", " M", " G", " T", " P", " E"])
+}
+
+/// Bytes in powers of 1024: `91.2 MiB`.
+pub fn bytes(x: u64) -> String {
+    scaled(x as f64, 1024.0, &[" B", " KiB", " MiB", " GiB", " TiB", " PiB"])
+}
+
+fn scaled(x: f64, base: f64, units: &[&str]) -> String {
+    let mut value = x;
+    let mut unit = 0;
+    // 999.95 would be shown as 1000.0: it takes the next unit.
+    while value.abs() >= base - 0.05 && unit + 1 < units.len() {
+        value /= base;
+        unit += 1;
+    }
+    let digits = match value.abs() {
+        _ if unit == 0 && value.fract() == 0.0 => 0,
+        a if a >= 99.95 => 1,
+        a if a >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$}{}", units[unit])
+}
+
+/// `42 s`, `3 m 05 s`, `2 h 10 m`, `3 d 4 h`.
+pub fn duration(seconds: f64) -> String {
+    let s = seconds.round().max(0.0) as u64;
+    match s {
+        0..60 => format!("{s} s"),
+        60..3600 => format!("{} m {:02} s", s / 60, s % 60),
+        3600..86_400 => format!("{} h {:02} m", s / 3600, s % 3600 / 60),
+        _ => format!("{} d {} h", s / 86_400, s % 86_400 / 3600),
+    }
+}
+
+/// A loss to four decimals; a dash where there is none, the word where it is not finite.
+pub fn loss(x: Option<f64>) -> String {
+    match x {
+        None => "–".into(),
+        Some(x) => crate::base::num::word(x).map_or_else(|| format!("{x:.4}"), Into::into),
+    }
+}
+
+/// A setting's value as a spec would write it.
+pub fn value(v: &Value) -> String {
+    match v {
+        Value::String(s) => s.clone(),
+        Value::Null => "–".into(),
+        Value::Number(n) => match n.as_f64() {
+            Some(x) if n.is_f64() && x != 0.0 && !(1e-3..1e6).contains(&x.abs()) => format!("{x:e}"),
+            _ => n.to_string(),
+        },
+        other => other.to_string(),
+    }
+}
+
+/// The last word of a leaf's path: what its column is called.
+pub fn leaf(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_bytes_keep_their_digits_in_check() {
+        for (x, text) in [
+            (0.0, "0"),
+            (950.0, "950"),
+            (1000.0, "1.00 k"),
+            (999_999.0, "1.00 M"),
+            (124_439_808.0, "124.4 M"),
+            (6_709_760.0, "6.71 M"),
+            (12_345.0, "12.3 k"),
+            (3.2e15, "3.20 P"),
+        ] {
+            assert_eq!(count(x), text);
+        }
+        assert_eq!((bytes(512), bytes(95_630_000)), ("512 B".into(), "91.2 MiB".into()));
+    }
+
+    #[test]
+    fn durations_and_values_read_well() {
+        let shown = [0.4, 59.4, 61.0, 3600.0, 90_000.0].map(duration);
+        assert_eq!(shown, ["0 s", "59 s", "1 m 01 s", "1 h 00 m", "1 d 1 h"]);
+        let shown = [1e-4.into(), 0.001.into(), 0.5.into(), 12.into(), "cpu".into(), true.into()].map(|v| value(&v));
+        assert_eq!(shown, ["1e-4", "0.001", "0.5", "12", "cpu", "true"]);
+        assert_eq!([Some(1.23456), None, Some(f64::NAN)].map(loss), ["1.2346", "–", "nan"]);
+    }
+}

@@ -1,0 +1,121 @@
+//! Reports from a real store: the files that a user finds, and that a copied store gives the same ones.
+
+use std::{fs, path::Path};
+
+use exp::{
+    base::{Exit, RunId, folders::Root},
+    event::{Eval, Event, Expansion, Outcome, Ready, Started, Step},
+    report,
+    spec::{
+        RunConfig,
+        identity::{FORMAT, FrozenRun},
+    },
+    store::Store,
+};
+
+/// A run of the sweep.
+fn frozen(layers: usize, seed: u64, steps: u64) -> FrozenRun {
+    let id = RunId(*blake3::hash(format!("{layers}/{seed}").as_bytes()).as_bytes());
+    let mut config = RunConfig::default();
+    config.model.layers = layers;
+    (config.train.seed, config.train.steps) = (seed, steps);
+    FrozenRun { format: FORMAT, id, corpus_hash: "c0".into(), vocab_size: 65, config }
+}
+
+/// What the worker of a run wrote, from a formula.
+fn events(run: &FrozenRun) -> Vec<Event> {
+    let (layers, seed) = (run.config.model.layers as f64, run.config.train.seed);
+    let loss = |step: u64| 4.17 / (1.0 + step as f64 / 40.0).sqrt() + 1.0 / layers + 0.01 * seed as f64;
+    let ready = Ready { engine: "tape".into(), params: 7, chars_per_token: 1.0, ..Ready::default() };
+    let mut events = vec![
+        Event::Started(Started { attempt: 1, device: "cpu".into(), threads: 2, ..Started::default() }),
+        Event::Ready(ready),
+    ];
+    for step in 0..=run.config.train.steps {
+        if step > 0 {
+            events.push(Event::Step(Step {
+                step,
+                loss: loss(step),
+                step_ms: 5.0 * layers,
+                tokens_per_second: 1e5,
+                ..Step::default()
+            }));
+        }
+        if step % 100 == 0 {
+            let val_loss = loss(step) + 0.1;
+            events.push(Event::Eval(Eval { step, train_loss: loss(step), val_loss, ..Eval::default() }));
+        }
+    }
+    events.push(Event::Finished { at: 9, outcome: Outcome::Done });
+    events
+}
+
+/// A root with the sweep of some depths and seeds under the name `sweep`; the first `trained` of its runs are done.
+fn sweep(root: &Root, depths: &[usize], seeds: u64, steps: u64, trained: usize) -> Store {
+    let runs: Vec<FrozenRun> = depths.iter().flat_map(|&l| (1..=seeds).map(move |s| frozen(l, s, steps))).collect();
+    let axes = vec!["model.layers".to_owned(), "train.seed".to_owned()];
+    let expansion = Expansion { at: 1, axes, members: runs.iter().map(|r| r.id).collect(), spec: String::new() };
+    let mut store = Store::open(root).unwrap();
+    store.register("sweep", &expansion, &runs).unwrap();
+    for run in &runs[..trained] {
+        let folder = root.run(&run.id);
+        let lines: Vec<String> = events(run).iter().map(|e| serde_json::to_string(e).unwrap() + "\n").collect();
+        fs::create_dir_all(folder.attempt(1)).unwrap();
+        fs::write(folder.events(1), lines.concat()).unwrap();
+        store.ingest(&run.id).unwrap();
+    }
+    store
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_copied_store_gives_the_same_files() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = sweep(&Root::new(here.path()), &[2, 4], 2, 200, 4);
+    let files = report::build(&store, "sweep").unwrap();
+    let names: Vec<&str> = files.iter().map(|f| f.0.as_str()).collect();
+    assert_eq!(names, ["learning_curves.png", "loss_vs_depth.png", "summary.csv", "summary.md", "throughput.png"]);
+    drop(store);
+
+    copy(here.path(), there.path());
+    let copied = Store::open_existing(&Root::new(there.path())).unwrap().unwrap();
+    assert!(report::build(&copied, "sweep").unwrap() == files, "a copied store tells another story");
+
+    let page = String::from_utf8(files[3].1.clone()).unwrap();
+    assert!(page.contains("on 2 CPU threads") && page.contains("| 4 | 2 | 7 |"), "{page}");
+    for name in ["learning_curves.png", "loss_vs_depth.png", "throughput.png"] {
+        assert!(page.contains(&format!("({name})")), "{name} is not on the page");
+    }
+}
+
+#[test]
+fn there_is_something_to_say_when_there_is_nothing_to_draw() {
+    let home = tempfile::tempdir().unwrap();
+    let store = sweep(&Root::new(home.path()), &[2, 4], 1, 100, 0);
+    let error = report::build(&store, "sweep").unwrap_err();
+    assert_eq!(error.exit, Exit::Usage);
+    assert!(error.to_string().contains("none of its runs has logged a loss yet"), "{error}");
+    assert!(report::build(&store, "swep").unwrap_err().hint.unwrap().contains("sweep"));
+}
+
+/// Not run by default: a large sweep, to measure how long a report takes.
+#[test]
+#[ignore = "slow: writes a store of a hundred long runs"]
+fn a_hundred_long_runs() {
+    let home = tempfile::tempdir().unwrap();
+    let store = sweep(&Root::new(home.path()), &[1, 2, 3, 4, 6, 8, 10, 12, 14, 16], 10, 10_000, 100);
+    let start = std::time::Instant::now();
+    let files = report::build(&store, "sweep").unwrap();
+    eprintln!("{} files in {:.2} s", files.len(), start.elapsed().as_secs_f64());
+}

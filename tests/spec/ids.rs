@@ -1,0 +1,51 @@
+//! What names a run: golden ids, which stored runs depend on, and what does and does not change them.
+
+use exp::spec::{RunConfig, identity::run_id};
+
+use super::sweep;
+
+#[test]
+fn golden_ids() {
+    let mut one = RunConfig::default();
+    one.run.device = "cpu".into();
+    let two = sweep(
+        "model: {layers: 4, heads: 4, d_model: 128, context: 128, bias: false}\n\
+         train: {batch: 32, steps: 2000, warmup_steps: 100, lr: 1e-3, min_lr: 1e-4, beta2: 0.99, weight_decay: 0.1}\n\
+         device: cuda:1\n",
+    );
+    let three = sweep(
+        "data: {corpus: text, path: a.txt, tokenizer: byte}\nlr: 3e-4\neps: 1e-9\nseed: 9007199254740991\ndevice: cpu\n",
+    );
+    let ids = [
+        run_id(&one, None).to_string(),
+        run_id(&two.points[0], None).to_string(),
+        run_id(&three.points[0], Some("af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262")).to_string(),
+    ];
+    assert_eq!(ids, GOLDEN, "every stored run would be lost: a new rule needs a new FORMAT");
+}
+
+const GOLDEN: [&str; 3] = [
+    "305bc179f8461a618a4aff98fb5e487b5ad44932a91640a57c5e918592bf2dfc",
+    "cb56d9b82e28b6deb9d503a95d274e94cc7c3a9963200717278cca591b44aa80",
+    "13350a52422666b0f3970de08a6c8b998e7ca22a6b5c0a312b47998f343d3226",
+];
+
+#[test]
+fn what_is_written_does_not_matter_but_what_is_meant() {
+    let id = |text: &str| run_id(&sweep(text).points[0], None);
+    let same = |a: &str, b: &str| assert_eq!(id(a), id(b), "{a:?} and {b:?}");
+    let other = |a: &str, b: &str| assert_ne!(id(a), id(b), "{a:?} and {b:?}");
+    same("{}", "lr: 1e-3\nmin_lr: 0.0001\nd_ff: 512\nkv_heads: 4\nwarmup_steps: 50\n");
+    same("lr: 3e-4", "lr: 0.0003\nmin_lr: 3e-5\n");
+    same("steps: 30", "steps: 3e1\ndecay_steps: 30\n");
+    same("{}", "checkpoint: {every: 7, keep_last: 1, keep_best: 0}\nrun: {engine: tape, retries: 0, timeout: 5}\n");
+    same("experiment: x", "experiment: y");
+    same("weight_decay: -0.0", "weight_decay: 0");
+    other("{}", "min_lr: 2e-4");
+    other("{}", "eval.every: 50");
+    other("{}", "device: cpu");
+    other("device: cuda", "device: cuda:0");
+    other("{}", "init_from: 00ff");
+    other("seed: 1", "seed: 2");
+    other("data: {corpus: text, path: a}", "data: {corpus: text, path: b}");
+}

@@ -1,0 +1,7 @@
+//! The store as its users see it: from events in folders to rows, whatever is interrupted, damaged or done at once.
+
+mod common;
+mod damage;
+mod model;
+mod processes;
+mod runs;

@@ -1,0 +1,16 @@
+#!/bin/sh
+# Plays a worker for the tests of src/exec/process.rs: `actor.sh worker --root R --run D --attempt K …`. The number of
+# the attempt says which part.
+attempt=$5/attempt-$7
+case $7 in
+1) echo '{"event":"warning","at":1,"message":"hello"}'; echo 'not an event'; exit 75 ;;
+2) mkdir "$attempt"; echo 'panicked at engine.rs:7: no' > "$attempt/log.txt"; exit 101 ;;
+3) kill -9 $$ ;;
+4) read -r line; mkdir "$attempt"
+   printf '{"event":"finished","at":1,"outcome":{"outcome":"interrupted","step":%d}}\n' ${#line} > "$attempt/events.jsonl"
+   exit 130 ;;
+5) cat > /dev/null; exit 1 ;;
+6) sleep 600 & echo '{"event":"warning","at":1,"message":"ready"}'; wait ;;
+7) echo '{"event":"finished","at":1,"outcome":{"outcome":"failed","why":"no space left","retry":false}}'; exit 5 ;;
+8) echo "{\"event\":\"warning\",\"at\":$RAYON_NUM_THREADS,\"message\":\"$9\"}"; exit 75 ;;
+esac
