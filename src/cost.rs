@@ -6,7 +6,7 @@ pub use workspace::{Workspace, qkv_width, stride};
 
 use crate::spec::{
     RunConfig,
-    config::{Dtype, ModelConfig},
+    config::{Dtype, EngineKind, ModelConfig},
 };
 
 /// The cost of one run.
@@ -22,7 +22,8 @@ pub struct Cost {
     pub flops_per_token: f64,
     /// `flops_per_token · tokens`.
     pub flops: f64,
-    /// Bytes of weights, gradients, optimizer moments and activations while training.
+    /// Bytes of weights, gradients, optimizer moments and activations while training. Those of the CPU engine are what it
+    /// allocates for one thread; see [`Workspace`].
     pub bytes: u64,
 }
 
@@ -34,8 +35,12 @@ impl Cost {
         let params_without_positions = params - (m.context * m.d_model) as u64;
         let tokens = config.tokens_per_step() * config.train.steps;
         let flops_per_token = flops_per_token(m, params_without_positions);
-        // Weights, gradients and two moments, in f32; activations of one micro-batch in the training dtype.
-        let bytes = 16 * params + activation_bytes(config, vocab);
+        let bytes = if config.run.device == "cpu" && config.run.engine != EngineKind::Tape {
+            Workspace::of(config, vocab, 1).bytes
+        } else {
+            // Weights, gradients and two moments, in f32; activations of one micro-batch in the training dtype.
+            16 * params + activation_bytes(config, vocab)
+        };
         Self {
             params,
             params_without_positions,

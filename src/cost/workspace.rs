@@ -17,7 +17,7 @@ const SMALL: usize = 4_000_000;
 /// Parts of a small model's batch.
 const PARTS: usize = 4;
 /// Positions of a micro-batch, unless one sequence has more.
-const ROWS: usize = 256;
+const ROWS: usize = 512;
 /// Logits that are held at once.
 const LOGITS: usize = 1 << 22;
 /// Numbers of a large weight that are packed at once.

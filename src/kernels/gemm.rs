@@ -1,6 +1,6 @@
-//! The matrix product C = start + A · B, and the packing of its right-hand side.
+//! The matrix product C = A · B + start, and the packing of its right-hand side.
 //!
-//! Each element of C is one sum over k in ascending order, whatever the tile it falls into, so splitting the rows or the
+//! Each element of C is the same sum in the same order whatever the tile it falls into, so splitting the rows or the
 //! columns of a product among threads, or rows among micro-batches, changes no bit of it.
 //!
 //! Why not the `gemm` crate: it packs both sides anew at each call, splits k by the cache sizes it finds, and cannot be
@@ -42,7 +42,7 @@ pub enum Rhs<'a> {
     Panels(&'a [f32]),
 }
 
-/// What the sums start from.
+/// What is added to the sums.
 #[derive(Clone, Copy)]
 pub enum Start<'a> {
     /// Nothing: C is overwritten.
@@ -66,7 +66,7 @@ const HEIGHT: usize = 128;
 const DEPTH: usize = 512;
 
 kernel! {
-    /// C (m, n) = start + A (m, k) · B (k, n). C is row-major with leading dimension `ldc`.
+    /// C (m, n) = A (m, k) · B (k, n) + start. C is row-major with leading dimension `ldc`.
     /// Panics where an operand is too short for its shape.
     pub fn gemm(
         s,
@@ -93,10 +93,14 @@ kernel! {
                     // SAFETY: `check` has seen that all three operands hold the whole shape, of which this is a part.
                     unsafe {
                         let a = Strided { at: a.data.as_ptr().add(top * a.row + first * a.col), row: a.row, col: a.col };
+                        let panel = 2 * S::LANES;
                         let b = match b {
-                            Rhs::Rows(data, ld) => (data.as_ptr().add(first * ld + left), ld),
+                            Rhs::Rows(data, ld) => {
+                                Panel { at: data.as_ptr().add(first * ld + left), ld, next: panel }
+                            }
                             Rhs::Panels(data) => {
-                                (data.as_ptr().add((index * k + first) * 2 * S::LANES), 2 * S::LANES)
+                                let at = data.as_ptr().add((index * k + first) * panel);
+                                Panel { at, ld: panel, next: k * panel }
                             }
                         };
                         let bias = match start {
@@ -133,6 +137,14 @@ struct Strided {
     col: usize,
 }
 
+/// A panel of B: where it begins, from one row to the next, and from here to the next panel.
+#[derive(Clone, Copy)]
+struct Panel {
+    at: *const f32,
+    ld: usize,
+    next: usize,
+}
+
 /// One panel's width of C, tile by tile.
 ///
 /// # Safety
@@ -142,7 +154,7 @@ unsafe fn column<S: Simd>(
     s: S,
     [rows, columns, depth]: [usize; 3],
     a: Strided,
-    b: (*const f32, usize),
+    b: Panel,
     start: Start,
     c: *mut f32,
     ldc: usize,
@@ -175,7 +187,7 @@ unsafe fn tile_of<S: Simd, const N: usize, const TAIL: bool>(
     rows: usize,
     depth: usize,
     a: Strided,
-    b: (*const f32, usize),
+    b: Panel,
     start: Start,
     c: *mut f32,
     ldc: usize,
@@ -203,7 +215,7 @@ unsafe fn tile<S: Simd, const M: usize, const N: usize, const TAIL: bool>(
     s: S,
     depth: usize,
     a: Strided,
-    (b, ldb): (*const f32, usize),
+    b: Panel,
     start: Start,
     c: *mut f32,
     ldc: usize,
@@ -218,18 +230,12 @@ unsafe fn tile<S: Simd, const M: usize, const N: usize, const TAIL: bool>(
                 s.load_at(from.add(j * S::LANES))
             }
         };
-        let mut sums = [[s.splat(0.0); N]; M];
-        match start {
-            Start::Zero => {}
-            Start::Bias(bias) => sums = [std::array::from_fn(|j| load(bias.as_ptr(), j)); M],
-            Start::C => sums = std::array::from_fn(|i| std::array::from_fn(|j| load(c.add(i * ldc), j))),
-            Start::CAndBias(bias) => {
-                let bias: [S::V; N] = std::array::from_fn(|j| load(bias.as_ptr(), j));
-                let c_and_bias = |i, j| s.add(load(c.wrapping_add(i * ldc), j), bias[j]);
-                sums = std::array::from_fn(|i| std::array::from_fn(|j| c_and_bias(i, j)));
-            }
+        // C is needed last: its lines are on their way meanwhile.
+        for i in 0..M {
+            (0..N).for_each(|j| s.prefetch(c.wrapping_add(i * ldc + j * S::LANES)));
         }
-        let (mut at_a, mut at_b) = (a.at, b);
+        let mut sums = [[s.splat(0.0); N]; M];
+        let (mut at_a, mut at_b) = (a.at, b.at);
         for _ in 0..depth {
             let row: [S::V; N] = std::array::from_fn(|j| load(at_b, j));
             for (i, sums) in sums.iter_mut().enumerate() {
@@ -237,11 +243,19 @@ unsafe fn tile<S: Simd, const M: usize, const N: usize, const TAIL: bool>(
                 sums.iter_mut().zip(row).for_each(|(sum, y)| *sum = s.mul_add(x, y, *sum));
             }
             at_a = at_a.wrapping_add(a.col);
-            at_b = at_b.wrapping_add(ldb);
+            (0..N).for_each(|j| s.prefetch(at_b.wrapping_add(b.next + j * S::LANES)));
+            at_b = at_b.wrapping_add(b.ld);
         }
+        let bias = match start {
+            Start::Bias(bias) | Start::CAndBias(bias) => std::array::from_fn(|j| load(bias.as_ptr(), j)),
+            Start::Zero | Start::C => [s.splat(0.0); N],
+        };
+        let add_c = matches!(start, Start::C | Start::CAndBias(_));
         for (i, sums) in sums.into_iter().enumerate() {
             for (j, sum) in sums.into_iter().enumerate() {
                 let to = c.add(i * ldc + j * S::LANES);
+                let sum = s.add(sum, bias[j]);
+                let sum = if add_c { s.add(load(c.add(i * ldc), j), sum) } else { sum };
                 if TAIL && j == N - 1 {
                     s.store_part(sum, std::slice::from_raw_parts_mut(to, tail));
                 } else {

@@ -119,6 +119,11 @@ pub trait Simd: Copy {
     /// # Safety
     /// They must be writable.
     unsafe fn store_at(self, v: Self::V, x: *mut f32);
+    /// Asks for the cache line at `x`, which need not be valid.
+    #[inline(always)]
+    fn prefetch(self, x: *const f32) {
+        let _ = x;
+    }
     /// a + b
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
     /// a - b
@@ -350,6 +355,11 @@ mod x86 {
             unsafe fn store_at(self, v: Self::V, x: *mut f32) {
                 // SAFETY: the caller's promise; the instruction takes any alignment.
                 unsafe { $store(x, v) }
+            }
+            #[inline(always)]
+            fn prefetch(self, x: *const f32) {
+                // SAFETY: a prefetch never faults, whatever the address.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(x.cast()) }
             }
         };
     }
