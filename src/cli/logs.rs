@@ -72,8 +72,8 @@ fn read_if_there(path: &Path) -> Result<String> {
 fn describe(event: &Event, steps: bool) -> Option<String> {
     Some(match event {
         Event::Started(s) => {
-            let place = format!("{}, process {}, {}, {} threads", s.host, s.pid, s.device, s.threads);
-            format!("{}  started on {place}", clock::local(s.at))
+            let threads = format::plural(s.threads, "thread");
+            format!("{}  started on {}, process {}, {}, {threads}", clock::local(s.at), s.host, s.pid, s.device)
         }
         Event::Ready(r) => format!(
             "{}  ready: {} engine ({}), {} parameters, from step {}",

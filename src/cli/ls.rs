@@ -1,6 +1,6 @@
 //! `exp ls [EXPERIMENT]`: runs and where they stand.
 
-use super::{current_store, json, needed_store};
+use super::{current_store, json, needed_store, run::shown};
 use crate::{
     base::{Exit, Result, folders::Root},
     spec::{
@@ -33,7 +33,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     match store {
         _ if args.json => ui::print_json(&json::runs(&rows)),
         Some(store) if !rows.is_empty() => ui::print(&table(&store, &rows)?),
-        _ => ui::note("no runs yet; `exp run experiments/depth_sweep.yaml` makes some"),
+        _ => ui::note(&format!("no runs under {} yet; `exp run SPEC` makes some", shown(&root.runs()))),
     }
     Ok(Exit::Done)
 }
@@ -50,7 +50,7 @@ pub fn table(store: &Store, rows: &[RunRow]) -> Result<String> {
     let mut columns = vec![words("run")];
     columns.extend(several.then(|| words("experiment")));
     columns.extend(differing.iter().map(|p| numbers(format::leaf(p))));
-    columns.extend(["step", "val loss", "bits/char", "tok/s"].map(numbers));
+    columns.extend(["step", "best val loss", "bits/char", "tok/s"].map(numbers));
     columns.push(words("state"));
 
     let cells: Vec<Vec<String>> = rows
@@ -59,7 +59,11 @@ pub fn table(store: &Store, rows: &[RunRow]) -> Result<String> {
         .map(|(r, leaves)| {
             let mut row = vec![r.id.to_string()[..digits].to_owned()];
             row.extend(several.then(|| experiment(r)));
-            row.extend(differing.iter().map(|p| leaves.get(*p).map_or(String::new(), format::value)));
+            row.extend(
+                differing
+                    .iter()
+                    .map(|p| leaves.get(*p).map_or(String::new(), |v| format::short(&format::value(v), 24))),
+            );
             row.push(format!("{}/{}", r.step, r.config.train.steps));
             row.push(format::loss(r.best.map(|b| b.1)));
             row.push(bits_per_char(r).map_or("–".into(), |b| format!("{b:.3}")));
@@ -88,7 +92,8 @@ fn bits_per_char(r: &RunRow) -> Option<f64> {
 /// The state with its reason, on one line.
 fn state(r: &RunRow) -> String {
     match r.state.why() {
-        Some(why) => format!("{}: {}", r.state.word(), why.lines().next().unwrap_or_default()),
+        // `exp show` has the whole reason.
+        Some(why) => format!("{}: {}", r.state.word(), format::short(why, 60)),
         None => r.state.word().to_owned(),
     }
 }

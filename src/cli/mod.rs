@@ -132,9 +132,9 @@ fn needed_store(root: &Root) -> Result<Store> {
     current_store(root)?.ok_or_else(|| {
         Error::new(
             Exit::Usage,
-            format!("looking into {}", root.runs().display()),
+            format!("looking into {}", run::shown(&root.runs())),
             "nothing was run under this root yet",
         )
-        .hint("`exp run experiments/depth_sweep.yaml` runs an experiment; --root or EXP_ROOT names another root")
+        .hint("`exp run SPEC` runs an experiment; --root or EXP_ROOT names another root")
     })
 }

@@ -135,10 +135,7 @@ fn label(run: &PlannedRun, axes: &[String], digits: usize) -> String {
 /// One line on what is about to happen.
 fn opening(plan: &sched::Plan) -> String {
     let count = |f: fn(&Reason) -> bool| plan.runs.iter().filter(|r| f(&r.reason)).count();
-    let mut parts = vec![match plan.runs.len() {
-        1 => "1 run".to_owned(),
-        n => format!("{n} runs"),
-    }];
+    let mut parts = vec![format::plural(plan.runs.len(), "run")];
     let named = [
         (count(|r| matches!(r, Reason::Done)), "done already"),
         (count(|r| matches!(r, Reason::Interrupted { .. })), "to continue"),

@@ -3,7 +3,7 @@
 use crate::{
     base::{Exit, Result, folders::Root},
     store::Store,
-    ui,
+    ui::{self, format::plural},
 };
 
 /// Arguments of `exp store`.
@@ -26,7 +26,8 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
             let store = Store::rebuild(root)?;
             let (runs, experiments) = (store.runs(None)?.len(), store.experiments()?.len());
             super::say_damage(&store)?;
-            ui::note(&format!("rebuilt {}: {runs} runs, {experiments} experiments", root.database().display()));
+            let found = format!("{}, {}", plural(runs, "run"), plural(experiments, "experiment"));
+            ui::note(&format!("rebuilt {}: {found}", root.database().display()));
         }
     }
     Ok(Exit::Done)

@@ -189,8 +189,8 @@ fn equal_time(frame: &Frame, best: &Scored, scored: &[Scored]) -> Option<String>
     let schedule =
         if decays { ", though the slower ones are then still amid their learning-rate schedule" } else { "" };
     Some(format!(
-        "After the {} of training that {} take in all, the loss is {} (interpolated between evaluations): at equal time \
-         {} are lowest{too}{schedule}.",
+        "After the {} that training with {} takes in all, the loss is {} (interpolated between evaluations): at equal \
+         time it is lowest with {}{too}{schedule}.",
         duration(end),
         depth(first),
         listed(parts),
@@ -292,8 +292,8 @@ mod tests {
             "with **8 layers**. Next comes 4 layers",
             "more than seeds alone would make",
             "; a step takes 13.3 ms with 2, 1.8 times that with 4 and 3.5 times that with 8.",
-            "s of training that 2 layers take in all, the loss is 1.769 with 2 layers, 1.8",
-            "at equal time 2 layers are lowest, though the slower ones",
+            "s that training with 2 layers takes in all, the loss is 1.769 with 2 layers, 1.8",
+            "at equal time it is lowest with 2 layers, though the slower ones",
             "the corpus costs 1.317 nats per character",
             "3 seeds give but a rough idea",
         ] {

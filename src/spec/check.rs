@@ -122,7 +122,7 @@ fn size(c: &RunConfig) -> Option<Conflict> {
                 "model.heads",
             ],
             why: format!("a model of this size needs about {bytes:.0e} bytes of memory"),
-            hint: Some("`exp plan` shows what a spec costs".into()),
+            hint: None,
         });
     }
     let tokens = c.train.steps as f64 * c.train.batch as f64 * c.train.grad_accum as f64 * context;

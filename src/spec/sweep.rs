@@ -75,6 +75,7 @@ impl Sweep {
 
 fn expand(whole: Whole, doing: String) -> Result<Sweep> {
     let Whole { experiment, layer, text } = whole;
+    refuse_idle_axes(&layer)?;
     let mut origins = origins(&layer)?;
     let config = |&origin: &Origin| {
         let row = row(&layer, origin);
@@ -88,6 +89,15 @@ fn expand(whole: Whole, doing: String) -> Result<Sweep> {
         }
     }
     Ok(Sweep { experiment, axes: axes(&layer), points, excluded, text, doing, layer, origins })
+}
+
+/// An axis over a leaf that does not count for the id would make one run of all its points.
+fn refuse_idle_axes(layer: &Layer) -> Result<()> {
+    let mut axes = layer.walks().flat_map(|group| &group.axes);
+    let Some(axis) = axes.find(|axis| !leaf::all()[axis.leaf].counts && axis.values.len() > 1) else { return Ok(()) };
+    let path = leaf::all()[axis.leaf].path;
+    Err(Fault::at(&axis.place, format!("`{path}` cannot be an axis: it does not decide what a run computes"))
+        .hint("runs that differ in it alone are one run; compare its values with a `--root` for each"))
 }
 
 /// All points in order, before any is excluded.

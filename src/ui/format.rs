@@ -40,6 +40,20 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
+/// `1 run`, `2 runs`.
+pub fn plural(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// The first line of a text, cut to `width` characters.
+pub fn short(text: &str, width: usize) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    match line.char_indices().nth(width) {
+        Some((end, _)) => format!("{}…", line[..end].trim_end()),
+        None => line.to_owned(),
+    }
+}
+
 /// A loss to four decimals; a dash where there is none, the word where it is not finite.
 pub fn loss(x: Option<f64>) -> String {
     match x {
@@ -93,6 +107,8 @@ mod tests {
         assert_eq!(shown, ["0 s", "59 s", "1 m 01 s", "1 h 00 m", "1 d 1 h"]);
         let shown = [1e-4.into(), 0.001.into(), 0.5.into(), 12.into(), "cpu".into(), true.into()].map(|v| value(&v));
         assert_eq!(shown, ["1e-4", "0.001", "0.5", "12", "cpu", "true"]);
+        assert_eq!((plural(1, "run"), plural(0, "run")), ("1 run".into(), "0 runs".into()));
+        assert_eq!((short("é: too long\nmore", 6), short("fits", 6)), ("é: too…".into(), "fits".into()));
         assert_eq!([Some(1.23456), None, Some(f64::NAN)].map(loss), ["1.2346", "–", "nan"]);
     }
 }

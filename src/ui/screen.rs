@@ -76,7 +76,7 @@ impl Screen {
         bar.set_style(style("  {prefix} [{bar:20.dim}] {pos}/{len} {msg}"));
         bar.set_prefix(entry.label.clone());
         bar.set_position(entry.done);
-        bar.set_message(format!("starting on {slot}, {threads} {}", if threads == 1 { "thread" } else { "threads" }));
+        bar.set_message(format!("starting on {slot}, {}", format::plural(threads, "thread")));
         if let Some(old) = self.bars.insert(id, bar) {
             old.finish_and_clear();
         }
