@@ -189,6 +189,8 @@ fn errors_name_the_file_and_say_why() {
     assert!(failure(&place, &no_path).contains("data.path is not set"));
     let shakespeare = DataConfig { corpus: CorpusKind::Shakespeare, ..DataConfig::default() };
     assert!(failure(&place, &shakespeare).contains("https://raw.githubusercontent.com/karpathy/char-rnn"));
+    let device = DataConfig { path: Some("/dev/null".into()), ..no_path };
+    assert!(failure(&place, &device).contains("/dev/null: it is neither a file nor a folder"));
     let folder = DataConfig { path: Some(place.path("mixed").display().to_string()), ..shakespeare };
     assert!(failure(&place, &folder).contains("mixed: it is a folder; a file is wanted here"));
 }
@@ -198,7 +200,7 @@ fn what_may_not_be_read_is_an_error() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
     let path = place.write("secret.txt", "x");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::read(&path).is_ok() {
         return; // root may read everything
     }
@@ -226,6 +228,9 @@ fn a_corpus_tells_whether_a_context_fits() {
         why.contains("the validation split of") && why.contains("has 10 tokens; a context of 10 needs at least 11")
     );
     assert!(info.check_context(90).unwrap_err().contains("the training split of"));
+
+    let one = text(&place.write("one", "x"), TokenizerKind::Char);
+    assert!(place.open(&one).info().check_context(1).unwrap_err().contains("has 0 tokens"));
 }
 
 #[test]
@@ -320,16 +325,17 @@ fn a_damaged_cache_is_made_again() {
     let info = place.prepare(&config).unwrap();
     let before = whole(&place.open(&config));
     let folder = place.cached().remove(0);
-    let damages: [(&str, fn(&Path)); 4] = [
-        ("truncated tokens", |f| fs::write(f.join("train.bin"), b"short").unwrap()),
-        ("missing tokens", |f| fs::remove_file(f.join("val.bin")).unwrap()),
-        ("truncated info", |f| fs::write(f.join("info.json"), b"{\"format\": 1").unwrap()),
-        ("missing info", |f| fs::remove_file(f.join("info.json")).unwrap()),
-    ];
-    for (what, damage) in damages {
-        damage(&folder);
-        assert_eq!(place.prepare(&config).unwrap(), info, "{what}");
-        assert_eq!(whole(&place.open(&config)), before, "{what}");
+    for name in ["train.bin", "val.bin", "info.json"] {
+        let path = folder.join(name);
+        let content = fs::read(&path).unwrap();
+        for damaged in [Some(&content[..content.len() / 2]), Some(&[]), None] {
+            match damaged {
+                Some(rest) => fs::write(&path, rest).unwrap(),
+                None => fs::remove_file(&path).unwrap(),
+            }
+            assert_eq!(place.prepare(&config).unwrap(), info, "{name} {damaged:?}");
+            assert_eq!(whole(&place.open(&config)), before, "{name} {damaged:?}");
+        }
     }
     fs::create_dir_all(folder.with_extension("aside").join("rest of a killed process")).unwrap();
     fs::remove_dir_all(&folder).unwrap();

@@ -11,7 +11,7 @@
 //! files have not the sizes that its `info.json` tells is made again.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::BTreeSet,
     fs::{self, File},
     io::{BufWriter, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
@@ -192,7 +192,7 @@ fn describe(
     (train_tokens, val_tokens): (u64, u64),
     val_from: usize,
 ) -> CorpusInfo {
-    let val_chars = text[val_from..].chars().count() as f64;
+    let val_chars = text[val_from..].chars().count();
     CorpusInfo {
         name: corpus.name(),
         hash: blake3::hash(text.as_bytes()).to_hex().to_string(),
@@ -200,8 +200,8 @@ fn describe(
         vocab_size: tokenizer.vocab_size(),
         train_tokens,
         val_tokens,
-        chars_per_token: val_chars / val_tokens.max(1) as f64,
-        bits_per_char: costs.as_ref().map(|costs| costs.since(val_from) / val_chars),
+        chars_per_token: val_chars as f64 / val_tokens.max(1) as f64,
+        bits_per_char: costs.as_ref().map(|costs| costs.since(val_from) / val_chars.max(1) as f64),
         notes: only_in_val(text, val_from).into_iter().collect(),
     }
 }
@@ -209,8 +209,9 @@ fn describe(
 /// Names the characters that the text has from `val_from` on but not before.
 fn only_in_val(text: &str, val_from: usize) -> Option<String> {
     let (train, val) = text.split_at(val_from);
-    let known: HashSet<char> = train.chars().collect();
-    let new: BTreeSet<char> = val.chars().filter(|c| !known.contains(c)).collect();
+    let mut known = vec![false; char::MAX as usize + 1];
+    train.chars().for_each(|c| known[c as usize] = true);
+    let new: BTreeSet<char> = val.chars().filter(|&c| !known[c as usize]).collect();
     let shown: Vec<String> = new.iter().take(10).map(|c| format!("{c:?}")).collect();
     let more = if new.len() > shown.len() { ", ..." } else { "" };
     match new.len() {

@@ -29,8 +29,14 @@ pub struct TextFiles {
 impl TextFiles {
     /// One file; a folder is an error.
     pub fn file(name: &str, path: &Path) -> Result<Self> {
-        if look_up(path)?.is_dir() {
-            return Err(Error::new(Exit::Spec, opening(path), "it is a folder; a file is wanted here"));
+        let file = look_up(path)?;
+        if !file.is_file() {
+            let why = if file.is_dir() {
+                "it is a folder; a file is wanted here"
+            } else {
+                "it is neither a file nor a folder"
+            };
+            return Err(Error::new(Exit::Spec, opening(path), why));
         }
         Ok(Self { name: name.into(), path: path.into(), files: vec![path.into()], binary: Vec::new() })
     }

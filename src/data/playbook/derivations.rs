@@ -47,9 +47,15 @@ fn follow<'g>(
         }
         at += written.len();
         match stop {
-            Stop::End if at == text.len() => return Ok(found.push(bits)),
+            Stop::End if at == text.len() => {
+                found.push(bits);
+                return Ok(());
+            }
             Stop::End => {}
-            Stop::Choice => return Ok(walks.entry(at).or_default().push((machine, bits))),
+            Stop::Choice => {
+                walks.entry(at).or_default().push((machine, bits));
+                return Ok(());
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 //! It does not choose. The [generator](super::generate) draws by weight; the tests let a text that lies before them
 //! decide, which shows that a text has one derivation. Hence it is a value that can be copied at any choice.
 
-use super::grammar::{Grammar, Guard, Item, MAX_SET, Source, Test, Value, Var};
+use super::grammar::{Grammar, Guard, Item, MAX_SET, Rule, Source, Test, Value, Var};
 
 /// The state of a walk.
 #[derive(Clone)]
@@ -52,7 +52,7 @@ pub type Stuck = String;
 impl<'g> Machine<'g> {
     /// At the beginning of a text.
     pub fn new(grammar: &'g Grammar) -> Self {
-        let mut machine = Self {
+        Self {
             grammar,
             vars: vec![Value::None; grammar.keeps.len()],
             frames: Vec::new(),
@@ -60,9 +60,7 @@ impl<'g> Machine<'g> {
             capital: false,
             pending: Pending::Alternative { rule: 0 },
             options: Vec::new(),
-        };
-        machine.enter(0);
-        machine
+        }
     }
 
     /// What can be chosen, as weights.
@@ -94,7 +92,7 @@ impl<'g> Machine<'g> {
                 _ => return Ok(Stop::Choice),
             }
             let Some(frame) = self.frames.last_mut() else {
-                self.enter(0);
+                self.enter(0)?;
                 continue;
             };
             let rule = &self.grammar.rules[usize::from(frame.rule)];
@@ -118,15 +116,10 @@ impl<'g> Machine<'g> {
             Item::Text(ref words) => self.write(words, false, text),
             Item::Form { word, form, capitals } => self.write(self.form(word, form)?, capitals, text),
             Item::Capital => self.capital = true,
-            Item::Rule(rule) => {
-                self.enter(rule);
-                if self.options.is_empty() {
-                    return Err(format!("no alternative of {} is open", self.grammar.rules[usize::from(rule)].name));
-                }
-            }
+            Item::Rule(rule) => self.enter(rule)?,
             Item::Choose { var, class } => {
                 let words = &self.grammar.classes[usize::from(class)].words;
-                self.choose(var, class, words.iter().map(|word| word.weight).enumerate());
+                self.choose(var, class, words.iter().map(|word| word.weight).enumerate())?;
             }
             Item::ChooseIn { var, class, group } => {
                 let (Value::Word { row, .. }, of) = (self.get(group)?, &self.grammar.classes[usize::from(class)])
@@ -134,11 +127,11 @@ impl<'g> Machine<'g> {
                     return Err("a group is named by a word".into());
                 };
                 let rows = of.groups.get(usize::from(row)).cloned().unwrap_or_default();
-                self.choose(var, class, rows.map(|row| (row, of.words[row].weight)));
+                self.choose(var, class, rows.map(|row| (row, of.words[row].weight)))?;
             }
             Item::Pick { var, set } => {
                 let (class, rows) = self.set_of(set)?;
-                self.choose(var, class, (0..MAX_SET).filter(|row| rows >> row & 1 == 1).map(|row| (row, 1)));
+                self.choose(var, class, (0..MAX_SET).filter(|row| rows >> row & 1 == 1).map(|row| (row, 1)))?;
             }
             Item::Set(var, source) => {
                 let value = self.source(source)?;
@@ -148,23 +141,19 @@ impl<'g> Machine<'g> {
             Item::Remove { set, member } => self.change(set, member, |rows, bit| rows & !bit)?,
             Item::End => return Ok(true),
         }
-        match item {
-            Item::Choose { .. } | Item::ChooseIn { .. } | Item::Pick { .. } if self.options.is_empty() => {
-                Err("no word to choose".into())
-            }
-            _ => Ok(false),
-        }
+        Ok(false)
     }
 
     /// Makes the open alternatives of a rule the options.
-    fn enter(&mut self, rule: u16) {
+    fn enter(&mut self, rule: u16) -> Result<(), Stuck> {
+        let Rule { name, alternatives } = &self.grammar.rules[usize::from(rule)];
         self.pending = Pending::Alternative { rule };
-        let alternatives = self.grammar.rules[usize::from(rule)].alternatives.iter().enumerate();
-        let mut options = std::mem::take(&mut self.options);
-        options.extend(
-            alternatives.filter(|(_, a)| a.guards.iter().all(|&guard| self.holds(guard))).map(|(i, a)| (a.weight, i)),
-        );
-        self.options = options;
+        for (i, alternative) in alternatives.iter().enumerate() {
+            if alternative.guards.iter().all(|&guard| self.holds(guard)) {
+                self.options.push((alternative.weight, i));
+            }
+        }
+        if self.options.is_empty() { Err(format!("no alternative of {name} is open")) } else { Ok(()) }
     }
 
     /// Ends the innermost rule: what it set is as before, but for states.
@@ -176,9 +165,11 @@ impl<'g> Machine<'g> {
         }
     }
 
-    fn choose(&mut self, var: Var, class: u16, rows: impl Iterator<Item = (usize, u64)>) {
+    /// Makes words of a class the options.
+    fn choose(&mut self, var: Var, class: u16, rows: impl Iterator<Item = (usize, u64)>) -> Result<(), Stuck> {
         self.pending = Pending::Word { var, class };
         self.options.extend(rows.map(|(row, weight)| (weight, row)));
+        if self.options.is_empty() { Err("there is no word to choose".into()) } else { Ok(()) }
     }
 
     fn holds(&self, Guard { var, test }: Guard) -> bool {
@@ -212,7 +203,10 @@ impl<'g> Machine<'g> {
                 class.forms.iter().position(|&f| f == form).ok_or_else(|| format!("{} lacks a form", class.name))?
             }
         };
-        Ok(&class.words[usize::from(row)].forms[at])
+        match class.words.get(usize::from(row)) {
+            Some(word) => Ok(&word.forms[at]),
+            None => Err(format!("{} has no word after its last", class.name)),
+        }
     }
 
     fn write(&mut self, words: &str, capitals: bool, text: &mut String) {

@@ -345,3 +345,93 @@ fn tokens(line: &str) -> Result<Vec<String>> {
     tokens.extend((!token.is_empty()).then_some(token));
     Ok(tokens)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::playbook::Playbook;
+
+    /// What the first sentence of a grammar without choices says.
+    fn text(grammar: &str) -> String {
+        Playbook::from_grammar(grammar, 1, 1).unwrap().text
+    }
+
+    const WORDS: &str =
+        "words trade(name)\n sea | oven\nwords verb(base past) by trade\n [sea] haul +ed\n [oven] bake +d\n";
+
+    #[test]
+    fn forms_are_written_as_the_notation_says() {
+        let words = "words x(a b c)\n deer ~ my_+s # a comment\n";
+        assert_eq!(
+            text(&format!("{words}rule s\n x<x {{x}} \" # \" {{x.b!}} {{x.c}} \"\\n\" ^ {{x}} {{x}} END")),
+            "deer # DEERmy +s\nDeerdeer"
+        );
+    }
+
+    #[test]
+    fn a_word_is_chosen_within_its_group() {
+        let grammar = format!(
+            "{WORDS}rule s\n k=trade.oven v<verb/k {{v}} \" \" k=next:j j=trade.sea k=next:j v<verb/k {{v.past}} END"
+        );
+        assert!(Playbook::from_grammar(&grammar, 1, 1).unwrap_err().contains("only a word has a next one"));
+        assert_eq!(text(&grammar.replace("k=next:j j", "j")), "bake baked");
+    }
+
+    #[test]
+    fn what_a_rule_sets_is_as_before_when_it_is_through_but_for_states() {
+        let grammar = format!(
+            "{WORDS}state seen[2] last\nrule s\n k=trade.sea inner {{k}} \" \" {{last}} \" \" {{seen@last}} END\n\
+             rule inner\n k=trade.oven last=k seen@k=k {{k}} \" \""
+        );
+        assert_eq!(text(&grammar), "oven sea oven oven");
+    }
+
+    #[test]
+    fn guards_open_and_close_alternatives() {
+        let shown = |guards: &str| {
+            let grammar = format!(
+                "{WORDS}rule s\n a=trade.sea b=trade.oven n=none set=no:trade +set(a) all=all:trade rest=all:trade -rest(a) t END\n\
+                 rule t\n {guards} \"yes\"\n 1 ?a=none \"never\""
+            );
+            Playbook::from_grammar(&grammar, 1, 1).map_or_else(|why| why, |play| play.text)
+        };
+        for open in [
+            "?a=trade.sea",
+            "?a!=b",
+            "?n=none",
+            "?a!=none",
+            "?a:set",
+            "?b!:set",
+            "?all>1",
+            "?set<2",
+            "?b:rest ?a!:rest",
+        ] {
+            assert_eq!(shown(open), "yes", "{open}");
+        }
+        for closed in
+            ["?a=b", "?a!=trade.sea", "?n!=none", "?b:set", "?a:rest", "?set>1", "?all<2", "?a=trade.sea ?a=b"]
+        {
+            assert_eq!(shown(closed), "rule s: no alternative of t is open", "{closed}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_its_line() {
+        for (grammar, why) in [
+            ("hello", "line 1: hello stands in no section"),
+            ("rule s\n \"open", "line 2: a quote is not closed"),
+            ("rule s\n x<noun", "line 2: no class noun stands above"),
+            ("words n(one many)\n hen", "line 2: hen needs 2 forms"),
+            ("words n(one)\n [sea] net", "line 2: this class has no groups"),
+            ("rule s\n \"a\" ?x=none", "line 2: ?x=none stands behind an item"),
+            ("words n(one)\n hen\nrule s\n x=n.cock", "line 4: no word cock there"),
+            ("words n(one)\n hen\nrule s\n x<n {x.many}", "line 4: no class above has a form many"),
+            ("rule s\n \"a\" END\nrule s", "line 3: a second rule s"),
+            ("rule s\n {x}", "nothing sets x"),
+            ("rule s\n other", "no rule other"),
+            ("", "no rule at all"),
+        ] {
+            assert_eq!(compile(grammar).unwrap_err(), why, "{grammar}");
+        }
+    }
+}
