@@ -17,7 +17,7 @@
 //! engine ► model, kernels, data, cost               tape (candle's autograd, any device), cpu (explicit layers)
 //! model  ►                                          parameters: names, shapes, initialisation, files
 //! kernels►                                          plain functions on slices
-//! cost   ►                                          parameters, FLOPs, bytes from a config alone
+//! cost   ► model, kernels                           parameters, FLOPs, bytes from a config alone
 //! data   ►                                          corpora, tokenizers, the token cache, the loader
 //! store  ►                                          the SQLite index: schema, write side, query side
 //! spec   ►                                          the YAML language: leaves, tree, grid, run ids, schema

@@ -132,51 +132,43 @@ fn code(path: &Path) -> String {
     code.lines().map(|l| l.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
 
-/// The `crate::` paths of a file, braces expanded one level: `crate::{base::Result, data}` gives two.
+/// Every `crate::` path of a file in full: `crate::{base::Result, data}` gives `base::Result` and `data`.
 fn used_modules(path: &Path) -> Vec<String> {
-    let text: String = code(path);
+    let text = code(path);
     let mut used = Vec::new();
-    for (at, _) in text.match_indices("crate::") {
-        let rest = &text[at + "crate::".len()..];
-        match rest.strip_prefix('{') {
-            Some(group) => used.extend(split_group(group)),
-            None => used.push(leading_path(rest)),
-        }
+    for (at, name) in text.match_indices("crate::") {
+        expand("", &text[at + name.len()..], &mut used);
     }
     used
 }
 
-/// The members of `a::b, c::{d, e}}…` up to the closing brace, each with its leading path.
-fn split_group(group: &str) -> Vec<String> {
-    let (mut members, mut depth, mut start) = (Vec::new(), 0, 0);
-    for (i, c) in group.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' if depth == 0 => {
-                members.push(&group[start..i]);
-                break;
-            }
-            '}' => depth -= 1,
-            ',' if depth == 0 => {
-                members.push(&group[start..i]);
-                start = i + 1;
-            }
-            _ => {}
+/// Adds the paths that begin `text` to `used`, each with `prefix`; gives what follows them.
+fn expand<'a>(prefix: &str, text: &'a str, used: &mut Vec<String>) -> &'a str {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    let text = text.trim_start();
+    let end = text.find(|c| !word(c)).unwrap_or(text.len());
+    let path = format!("{prefix}{}", &text[..end]);
+    let Some(mut rest) = text[end..].strip_prefix('{') else {
+        used.push(path);
+        return &text[end..];
+    };
+    loop {
+        rest = expand(&path, rest, used).trim_start();
+        match rest.strip_prefix(',') {
+            Some(next) if !next.trim_start().starts_with('}') => rest = next,
+            _ => return rest.trim_start_matches(',').trim_start().strip_prefix('}').unwrap_or_default(),
         }
     }
-    members.into_iter().map(|m| leading_path(m.trim())).filter(|m| !m.is_empty()).collect()
 }
 
-/// `base::files::Lock` of `base::files::Lock, …`; `spec` of `spec::{…}` unless all of the braces is `config`'s.
-fn leading_path(text: &str) -> String {
-    let path: String = text.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_' || *c == ':').collect();
-    let inner = text[path.len()..].strip_prefix('{').map(|group| group.split('}').next().unwrap_or_default());
-    let only_config =
-        |group: &str| group.split(',').all(|m| ["RunConfig", "config"].iter().any(|c| m.trim().starts_with(c)));
-    match inner {
-        Some(group) if path == "spec::" && only_config(group) => "spec::config".to_owned(),
-        _ => path.trim_end_matches(':').to_owned(),
-    }
+#[test]
+fn nested_imports_are_read_whole() {
+    let mut used = Vec::new();
+    expand("", "{\n base::{Error, files::Lock},\n data, spec::{\n RunConfig, config::{A, B},\n },\n};", &mut used);
+    assert_eq!(
+        used,
+        ["base::Error", "base::files::Lock", "data", "spec::RunConfig", "spec::config::A", "spec::config::B"]
+    );
 }
 
 fn root() -> PathBuf {

@@ -8,14 +8,11 @@ use memmap2::Mmap;
 use rand_chacha::rand_core::RngCore;
 
 use super::{
-    CorpusInfo, Split,
+    Batch, CorpusInfo, Split,
     cache::Cached,
     tokenizer::{self, Tokenizer},
 };
-use crate::{
-    base::{Context, Exit, Result, rng},
-    engine::Batch,
-};
+use crate::base::{Context, Exit, Result, rng};
 
 /// The seed of the evaluation windows, the same for every run.
 const EVAL_SEED: u64 = 0;

@@ -4,6 +4,7 @@
 //! into memory as a [`Dataset`], which fills batches. A corpus is one more implementation of [`corpus::Corpus`], a
 //! tokenizer one more of [`tokenizer::Tokenizer`].
 
+mod batch;
 mod cache;
 pub mod corpus;
 mod dataset;
@@ -13,6 +14,7 @@ pub mod tokenizer;
 
 use std::path::Path;
 
+pub use batch::Batch;
 pub use dataset::Dataset;
 
 use crate::{base::Result, spec::config::DataConfig};

@@ -7,32 +7,16 @@
 pub mod cpu;
 pub mod tape;
 
+pub use crate::data::Batch;
+
 use crate::{
     base::{Error, Exit, Result, machine, rng::DropoutMask},
     model::Layout,
-    spec::RunConfig,
-    spec::config::{EngineKind, TrainConfig},
+    spec::{
+        RunConfig,
+        config::{EngineKind, TrainConfig},
+    },
 };
-
-/// Token windows and what follows them, both (B, T), row by row. `y[b, t]` is the token after `x[b, t]`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Batch {
-    /// Input tokens, (B, T).
-    pub x: Vec<u32>,
-    /// Target tokens, (B, T).
-    pub y: Vec<u32>,
-    /// B.
-    pub batch: usize,
-    /// T.
-    pub context: usize,
-}
-
-impl Batch {
-    /// Room for `batch` windows of `context` tokens.
-    pub fn zeros(batch: usize, context: usize) -> Self {
-        Self { x: vec![0; batch * context], y: vec![0; batch * context], batch, context }
-    }
-}
 
 /// Checks what an engine is given before it computes: tokens (B, T) of `context` and of `vocab` at most.
 pub fn check_tokens(tokens: &[u32], batch: usize, context: usize, vocab: usize) -> Result<()> {

@@ -14,8 +14,10 @@ use super::{Batch, Engine, Part, Place, Update, check_tokens};
 use crate::{
     base::{Error, Exit, Result, machine},
     model::{self, Layout},
-    spec::RunConfig,
-    spec::config::{Dtype, TrainConfig},
+    spec::{
+        RunConfig,
+        config::{Dtype, TrainConfig},
+    },
 };
 
 /// What the loss is multiplied with before the backward pass in f16, whose smallest normal number is 6e-5: without it

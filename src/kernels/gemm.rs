@@ -287,14 +287,16 @@ fn transpose_part([k, n]: [usize; 2], from: &[f32], ld: usize, to: &mut [f32], l
     }
 }
 
-/// Packs `w` (k, n), row-major with leading dimension `ld`, into panels.
+/// Packs `w` (k, n), row-major with leading dimension `ld`, into panels; `packed` may be some of the panels, from `from`
+/// on. Row by row, so that memory is read in long stretches.
 pub fn pack_rows(w: &[f32], ld: usize, [k, n]: [usize; 2], panel: usize, packed: &mut [f32], from: usize) {
-    for (p, out) in packed.chunks_exact_mut(k * panel).enumerate() {
-        let first = (from + p) * panel;
-        let width = panel.min(n.saturating_sub(first));
-        for (i, to) in out.chunks_exact_mut(panel).enumerate() {
-            to[..width].copy_from_slice(&w[i * ld + first..][..width]);
-            to[width..].fill(0.0);
+    let first = from * panel;
+    let width = n.saturating_sub(first).min(packed.len() / k.max(1));
+    for i in 0..k {
+        for (p, numbers) in w[i * ld + first..][..width].chunks(panel).enumerate() {
+            let to = &mut packed[(p * k + i) * panel..][..panel];
+            to[..numbers.len()].copy_from_slice(numbers);
+            to[numbers.len()..].fill(0.0);
         }
     }
 }

@@ -23,8 +23,9 @@ pub struct Spread {
 pub struct Curves<'a> {
     /// The setting's value on each axis, as an index.
     pub at: Vec<usize>,
-    /// The runs that they are the mean of: those that are done; where there is none those that still can be; where there
-    /// is none those that failed.
+    /// The runs that they are the mean of: those that are done; where there is none those that still can be and are at
+    /// least half as far as the furthest, since a mean ends where its first run ends; where there is none those that
+    /// failed.
     pub runs: Vec<&'a Run>,
     /// Whether these broke off for good.
     pub failed: bool,
@@ -43,7 +44,9 @@ impl<'a> Curves<'a> {
             setting.runs.iter().copied().filter(|r| r.has_data() && keep(r.left_out())).collect()
         };
         let done = with(|reason| reason.is_none());
-        let unfinished = with(|reason| reason == Some(LeftOut::Unfinished));
+        let mut unfinished = with(|reason| reason == Some(LeftOut::Unfinished));
+        let furthest = unfinished.iter().map(|r| r.row.step).max().unwrap_or(0);
+        unfinished.retain(|r| 2 * r.row.step >= furthest);
         let failed = with(|reason| reason.is_some() && reason != Some(LeftOut::Unfinished));
         let runs = [done, unfinished, failed].into_iter().find(|r| !r.is_empty())?;
         let losses = |curve: fn(&Run) -> &[Point]| {

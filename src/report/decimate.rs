@@ -25,12 +25,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_spike_in_ten_thousand_points_survives() {
+    fn spikes_among_ten_thousand_points_survive() {
         let mut points: Vec<(f64, f64)> = (0..10_000).map(|i| (f64::from(i) * 0.07, f64::from(i % 7))).collect();
-        points[6_543].1 = 99.0;
+        points[6_550].1 = 99.0; // in the midst of their columns
+        points[3_050].1 = -99.0;
         let kept = columns(&points, 1.0);
         assert!(kept.len() <= 4 * 700, "{}", kept.len());
-        assert!(kept.contains(&points[6_543]));
+        assert!(kept.contains(&points[6_550]) && kept.contains(&points[3_050]));
         assert!(kept.windows(2).all(|w| w[0].0 < w[1].0), "the order stays");
     }
 

@@ -3,6 +3,7 @@
 use super::{
     curves::Curves,
     frame::{Frame, LeftOut, Run, Setting, Unit},
+    markdown::escaped,
     numbers::{deviation, extent, mean, median, rounded, several, value, with_spread},
     pace,
     plots::{is_tied, setting, title},
@@ -28,7 +29,7 @@ pub fn text(frame: &Frame) -> String {
         .collect();
     scored.sort_by(|a, b| mean(&a.losses).total_cmp(&mean(&b.losses)));
     let Some((best, rest)) = scored.split_first() else {
-        return format!("{} No run is done yet: the pictures show what there is so far.\n", census(frame));
+        return format!("{} The pictures show what there is so far.\n", census(frame));
     };
     let lead = [Some(census(frame)), Some(winner(frame, best, rest.first())), caution(&scored)];
     let lead: Vec<String> = lead.into_iter().flatten().collect();
@@ -41,21 +42,19 @@ pub fn text(frame: &Frame) -> String {
 
 /// How many runs there are and how they ended.
 fn census(frame: &Frame) -> String {
-    let (settings, seeds) = (frame.settings().len(), frame.seeds());
-    let whole = match (frame.axes.len(), seeds) {
-        (0, 1) => "One run".to_owned(),
-        (0, n) => format!("{n} runs of one setting that differ in their seed"),
-        (_, 1) => several(frame.runs.len(), "run"),
-        (_, n) => format!(
-            "{}: {}, {} each",
-            several(frame.runs.len(), "run"),
-            several(settings, "setting"),
-            several(n, "seed")
-        ),
+    let settings = frame.settings();
+    let fewest = settings.iter().map(|s| s.runs.len()).min().unwrap_or(0);
+    let runs = several(frame.runs.len(), "run");
+    let whole = match (settings.len(), fewest, frame.seeds()) {
+        (1, _, 1) => runs,
+        (1, ..) => format!("{runs} that differ in their seed"),
+        (_, _, 1) => runs,
+        (n, a, b) if a == b => format!("{runs}: {n} settings, {b} seeds each"),
+        (n, _, b) => format!("{runs}: {n} settings, up to {b} seeds each"),
     };
     let reasons: Vec<LeftOut> = frame.runs.iter().filter_map(Run::left_out).collect();
     if reasons.is_empty() {
-        return format!("{whole}; all are done.").replace("One run; all are done", "One run, which is done");
+        return format!("{whole}; {} done.", if frame.runs.len() == 1 { "it is" } else { "all are" });
     }
     let count = |keep: fn(&LeftOut) -> bool| reasons.iter().filter(|r| keep(r)).count();
     let parts = [
@@ -66,7 +65,8 @@ fn census(frame: &Frame) -> String {
         (count(|r| matches!(r, LeftOut::Skipped(_))), "skipped"),
     ];
     let parts: Vec<String> = parts.iter().filter(|p| p.0 > 0).map(|(n, what)| format!("{n} {what}")).collect();
-    format!("{whole}; {}. What follows rests on the runs that are done.", parts.join(", "))
+    let rest = if reasons.len() < frame.runs.len() { " What follows rests on the runs that are done." } else { "" };
+    format!("{whole}; {}.{rest}", parts.join(", "))
 }
 
 /// The best setting, and how far the next is behind it.
@@ -96,7 +96,7 @@ fn of_seeds(n: usize) -> String {
 /// `8 layers, lr 1e-3`.
 fn name(frame: &Frame, scored: &Scored) -> String {
     let parts = frame.axes.iter().zip(&scored.setting.at);
-    parts.map(|(axis, &v)| setting(axis, v)).collect::<Vec<_>>().join(", ")
+    escaped(&parts.map(|(axis, &v)| setting(axis, v)).collect::<Vec<_>>().join(", "))
 }
 
 /// How the loss goes along one axis where all others stay at the best setting's values.
@@ -106,16 +106,19 @@ fn along(frame: &Frame, axis: usize, best: &Scored, scored: &[Scored]) -> Option
         return None;
     }
     let swept = &frame.axes[axis];
-    let place = |s: &Scored| value(&swept.values[s.setting.at[axis]]);
+    let place = |s: &Scored| escaped(&value(&swept.values[s.setting.at[axis]]));
     let fixed = others(frame, axis, best);
+    let together = (0..frame.axes.len()).filter(|&a| a != axis && is_tied(frame, a, axis));
+    let together: String = together.map(|a| format!(" with {}", frame.axes[a].name)).collect();
+    let walked = format!("{}{together}", title(swept).0);
     let mut text = if line.len() <= MAX_LISTED {
-        let parts = line.iter().map(|s| format!("{} at {}", with_spread(&s.losses), place(s)));
-        format!("Over {}{fixed}: {}", title(swept).0, listed(parts))
+        let at = if swept.numbers().is_some() { "at" } else { "with" };
+        let parts = line.iter().map(|s| format!("{} {at} {}", with_spread(&s.losses), place(s)));
+        format!("Over {walked}{fixed}: {}", listed(parts))
     } else {
         let worst = line.iter().max_by(|a, b| mean(&a.losses).total_cmp(&mean(&b.losses)))?;
         format!(
-            "Over {}{fixed} the loss is lowest at {} and highest, {}, at {}",
-            title(swept).0,
+            "Over {walked}{fixed} the loss is lowest at {} and highest, {}, at {}",
             place(best),
             with_spread(&worst.losses),
             place(worst)
@@ -148,7 +151,7 @@ fn on_line<'s, 'a>(frame: &Frame, axis: usize, best: &Scored, scored: &'s [Score
 /// ` (lr 1e-3)`: what stays as it is along an axis.
 fn others(frame: &Frame, axis: usize, best: &Scored) -> String {
     let parts: Vec<String> = held(frame, axis).map(|i| setting(&frame.axes[i], best.setting.at[i])).collect();
-    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+    if parts.is_empty() { String::new() } else { format!(" ({})", escaped(&parts.join(", "))) }
 }
 
 /// How much longer a step takes at each depth than at the first.
@@ -312,7 +315,7 @@ mod tests {
         let mut frame = depths();
         frame.runs.iter_mut().for_each(|r| cut(r, 200, RunState::Interrupted { step: 200 }));
         let text = text(&frame);
-        assert!(text.contains("9 not finished") && text.contains("No run is done yet"), "{text}");
+        assert!(text.contains("9 not finished. The pictures show"), "{text}");
         assert!(!text.contains("lowest"), "{text}");
     }
 }

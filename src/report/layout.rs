@@ -73,62 +73,73 @@ pub enum Entry<'a> {
 /// Finds a place for everything of `figure`.
 pub fn layout(figure: &Figure) -> Layout<'_> {
     let mut out = Layout { size: (WIDTH, 0.0), labels: Vec::new(), samples: Vec::new(), panels: Vec::new() };
-    let mut top = MARGIN;
-    top = out.paragraph(&figure.title, top, TITLE, Weight::Bold, palette::TEXT) + 10.0;
-
+    let mut top = out.paragraph(&figure.title, MARGIN, TITLE, Weight::Bold, palette::TEXT) + 10.0;
     let panels: Vec<&Panel> = figure.rows.iter().flatten().collect();
     let one_legend = alike(&panels);
     if one_legend && let Some(panel) = panels.first() {
         top += out.legend(&entries(panel), (MARGIN, top), WIDTH - 2.0 * MARGIN);
     }
-
-    let columns = figure.rows.iter().map(Vec::len).max().unwrap_or(1).max(1);
-    let steps = if figure.rows.len() > 1 { 5 } else { 7 };
-    let rest = (LEADING * NOTE) * figure.notes.len() as f64 + 2.0 * MARGIN;
-    let height = field_height(figure.rows.len(), columns, top + rest);
-    let ticks_room = panels.iter().map(|p| y_ticks_room(p, steps)).fold(0.0, f64::max);
-    let label_room = panels.iter().map(|p| y_label_room(p, height)).fold(0.0, f64::max);
-    // Where all panels have one vertical axis, its label stands at the left alone.
-    let one_axis = panels.windows(2).all(|pair| pair[0].y == pair[1].y);
-    let room = |column: usize| ticks_room + if column == 0 || !one_axis { label_room } else { 0.0 };
-    let rooms: f64 = (0..columns).map(room).sum();
-    let width = (WIDTH - 2.0 * MARGIN - GUTTER * (columns - 1) as f64 - rooms) / columns as f64;
-    let edge = |column: usize| MARGIN + (0..column).map(|c| room(c) + width + GUTTER).sum::<f64>();
-
+    let grid = Grid::new(figure, &panels, top);
     for row in &figure.rows {
-        let row_legend = !one_legend && row.len() == columns && alike(&row.iter().collect::<Vec<_>>());
-        if row_legend && let Some(panel) = row.first() {
-            top += out.legend(&entries(panel), (MARGIN, top), WIDTH - 2.0 * MARGIN);
-        }
-        let own_legend = !one_legend && !row_legend;
-        let heads: Vec<f64> = row
-            .iter()
-            .enumerate()
-            .map(|(i, panel)| {
-                let mut used = out.head(panel, (edge(i) + room(i), top), width);
-                if own_legend {
-                    used += out.legend(&entries(panel), (edge(i), top + used), room(i) + width);
-                }
-                used
-            })
-            .collect();
-        let field_top = top + heads.iter().copied().fold(0.0, f64::max) + 8.0;
-        let bottom = field_top + height;
-        let mut feet = 0.0f64;
-        for (i, panel) in row.iter().enumerate() {
-            let left = edge(i) + room(i);
-            if i == 0 || !one_axis {
-                out.y_label(panel, edge(i), (field_top, bottom));
-            }
-            feet = feet.max(out.panel(panel, (left, field_top, left + width, bottom), steps));
-        }
-        top = bottom + feet + ROW_GAP;
+        top = out.row(row, &grid, top, one_legend) + ROW_GAP;
     }
     for note in &figure.notes {
         top = out.paragraph(note, top, NOTE, Weight::Regular, palette::SOFT);
     }
     out.size.1 = (top + MARGIN * 0.6).ceil();
     out
+}
+
+/// What all rows of a figure have in common.
+struct Grid {
+    columns: usize,
+    /// Of the field between the axes of every panel.
+    width: f64,
+    height: f64,
+    /// About how many ticks a vertical axis has.
+    steps: usize,
+    /// The room that ticks and label of a vertical axis take.
+    ticks_room: f64,
+    label_room: f64,
+    /// Whether all panels have one vertical axis: then its label stands at the left alone.
+    one_axis: bool,
+}
+
+impl Grid {
+    /// `top`: where the first row begins.
+    fn new(figure: &Figure, panels: &[&Panel], top: f64) -> Self {
+        let columns = figure.rows.iter().map(Vec::len).max().unwrap_or(1).max(1);
+        let steps = if figure.rows.len() > 1 { 5 } else { 7 };
+        let notes = LEADING * NOTE * figure.notes.len() as f64;
+        let height = field_height(figure.rows.len(), columns, top + notes + 2.0 * MARGIN);
+        let mut grid = Self {
+            columns,
+            width: 0.0,
+            height,
+            steps,
+            ticks_room: panels.iter().map(|p| y_ticks_room(p, steps)).fold(0.0, f64::max),
+            label_room: panels.iter().map(|p| y_label_room(p, height)).fold(0.0, f64::max),
+            one_axis: panels.windows(2).all(|pair| pair[0].y == pair[1].y),
+        };
+        let beside: f64 = (0..columns).map(|c| grid.room(c)).sum();
+        grid.width = (WIDTH - 2.0 * MARGIN - GUTTER * (columns - 1) as f64 - beside) / columns as f64;
+        grid
+    }
+
+    /// Whether a column's vertical axes have their label.
+    fn is_labelled(&self, column: usize) -> bool {
+        column == 0 || !self.one_axis
+    }
+
+    /// The room left of the fields of a column.
+    fn room(&self, column: usize) -> f64 {
+        self.ticks_room + if self.is_labelled(column) { self.label_room } else { 0.0 }
+    }
+
+    /// The left end of a column.
+    fn edge(&self, column: usize) -> f64 {
+        MARGIN + (0..column).map(|c| self.room(c) + self.width + GUTTER).sum::<f64>()
+    }
 }
 
 /// The height of the field between the axes: what makes a picture about 1000 pixels high, or enough to be read.
@@ -213,6 +224,34 @@ fn y_ticks_room(panel: &Panel, steps: usize) -> f64 {
 }
 
 impl<'a> Layout<'a> {
+    /// A row of panels; answers where it ends.
+    fn row(&mut self, row: &'a [Panel], grid: &Grid, mut top: f64, one_legend: bool) -> f64 {
+        let row_legend = !one_legend && row.len() == grid.columns && alike(&row.iter().collect::<Vec<_>>());
+        if row_legend && let Some(panel) = row.first() {
+            top += self.legend(&entries(panel), (MARGIN, top), WIDTH - 2.0 * MARGIN);
+        }
+        let mut heads = 0.0f64;
+        for (i, panel) in row.iter().enumerate() {
+            let (edge, room) = (grid.edge(i), grid.room(i));
+            let mut used = self.head(panel, (edge + room, top), grid.width);
+            if !one_legend && !row_legend {
+                used += self.legend(&entries(panel), (edge, top + used), room + grid.width);
+            }
+            heads = heads.max(used);
+        }
+        top += heads + 8.0;
+        let bottom = top + grid.height;
+        let mut feet = 0.0f64;
+        for (i, panel) in row.iter().enumerate() {
+            let (edge, left) = (grid.edge(i), grid.edge(i) + grid.room(i));
+            if grid.is_labelled(i) {
+                self.y_label(panel, edge, (top, bottom));
+            }
+            feet = feet.max(self.panel(panel, (left, top, left + grid.width, bottom), grid.steps));
+        }
+        bottom + feet
+    }
+
     /// Lines of text over the whole width; answers where the next may begin.
     fn paragraph(&mut self, text: &str, top: f64, size: f64, weight: Weight, color: RGBColor) -> f64 {
         let lines = wrap(text, size, weight, WIDTH - 2.0 * MARGIN);

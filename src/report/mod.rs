@@ -6,16 +6,16 @@
 //!                     └─summary, csv─────────────────► summary.md, summary.csv
 //! ```
 
-pub mod figure;
-pub mod frame;
-
 mod csv;
 mod curves;
 mod decimate;
 mod draw;
+mod figure;
 mod findings;
+mod frame;
 mod layout;
 mod load;
+mod markdown;
 mod numbers;
 mod pace;
 mod palette;
@@ -48,7 +48,7 @@ pub fn build(store: &Store, experiment: &str) -> Result<Vec<(String, Vec<u8>)>> 
 }
 
 /// As [`build`], from a frame.
-pub fn files(frame: &Frame) -> Result<Vec<(String, Vec<u8>)>> {
+fn files(frame: &Frame) -> Result<Vec<(String, Vec<u8>)>> {
     if !frame.runs.iter().any(frame::Run::has_data) {
         return Err(nothing(frame));
     }
@@ -56,7 +56,7 @@ pub fn files(frame: &Frame) -> Result<Vec<(String, Vec<u8>)>> {
         .iter()
         .filter_map(|plot| Some((format!("{}.png", plot.name()), plot.figure(frame)?)))
         .collect();
-    let page = summary::markdown(frame, &figures).into_bytes();
+    let page = summary::page(frame, &figures).into_bytes();
     let mut files = vec![("summary.csv".to_owned(), csv::csv(frame).into_bytes()), ("summary.md".to_owned(), page)];
     for (name, figure) in figures {
         files.push((name, draw::png(&figure)?));

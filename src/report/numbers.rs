@@ -17,7 +17,7 @@ pub fn deviation(values: &[f64]) -> Option<f64> {
 pub fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     let middle = values.len() / 2;
-    let is_even = values.len() % 2 == 0;
+    let is_even = values.len().is_multiple_of(2);
     let (below, &mut upper, _) = values.select_nth_unstable_by(middle, f64::total_cmp);
     let lower = if is_even { below.iter().copied().max_by(f64::total_cmp) } else { None };
     (lower.unwrap_or(upper) + upper) / 2.0
@@ -34,7 +34,7 @@ pub fn number(x: f64) -> String {
     let size = f64::abs(x);
     match crate::base::num::word(x) {
         Some(word) => word.to_owned(),
-        None if size != 0.0 && (size < 0.01 || size >= 1e9) => format!("{x:e}"),
+        None if size != 0.0 && !(0.01..1e9).contains(&size) => format!("{x:e}"),
         None => grouped(&format!("{x}")),
     }
 }

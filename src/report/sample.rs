@@ -88,8 +88,9 @@ pub fn settle(run: &mut Run) {
     let finite = run.val.iter().filter(|p| p.value.is_finite());
     run.row.best = finite.min_by(|a, b| a.value.total_cmp(&b.value)).map(|p| (p.step, p.value));
     run.row.last_val_loss = run.val.last().map(|p| p.value);
-    let ms = run.step_ms.iter().map(|p| p.value).sum::<f64>() / run.step_ms.len().max(1) as f64;
-    run.row.tokens_per_second = Some(run.row.config.tokens_per_step() as f64 / ms * 1000.0);
+    let seconds = run.step_ms.iter().map(|p| p.value).sum::<f64>() / 1000.0;
+    let tokens = run.row.config.tokens_per_step() as f64 * run.step_ms.len() as f64;
+    run.row.tokens_per_second = (seconds > 0.0).then(|| tokens / seconds);
 }
 
 /// Cuts a run off after `step` and gives it another state.
@@ -99,10 +100,9 @@ pub fn cut(run: &mut Run, step: u64, state: RunState) {
     }
     run.row.step = step;
     run.row.state = state;
-    if run.has_data() {
-        settle(run);
-    } else {
-        (run.row.best, run.row.last_val_loss, run.row.tokens_per_second, run.row.ready) = (None, None, None, None);
+    settle(run);
+    if run.row.state == RunState::Queued {
+        run.row.ready = None;
     }
 }
 

@@ -6,6 +6,7 @@ use super::{
     figure::Figure,
     findings,
     frame::{Frame, LeftOut, Run, Setting, Unit},
+    markdown::escaped,
     numbers::{self, extent, mean, median, number, several},
     pace, plots,
 };
@@ -15,7 +16,7 @@ use crate::event::RunState;
 const MAX_TOLD: usize = 30;
 
 /// The page. `figures`: file names and what they show, in order.
-pub fn markdown(frame: &Frame, figures: &[(String, Figure)]) -> String {
+pub fn page(frame: &Frame, figures: &[(String, Figure)]) -> String {
     let mut out = format!("# {}\n\n{}\n", escaped(&frame.experiment), findings::text(frame));
     for (file, figure) in figures {
         let _ = writeln!(out, "![{}]({file})\n", escaped(&figure.title));
@@ -133,20 +134,6 @@ fn without_result(frame: &Frame) -> String {
     }
     if ended.len() > MAX_TOLD {
         let _ = writeln!(out, "- and {} more: see summary.csv", ended.len() - MAX_TOLD);
-    }
-    out
-}
-
-/// Text that Markdown takes for text, in one line.
-fn escaped(text: &str) -> String {
-    let mut out = String::new();
-    for letter in text.split_whitespace().collect::<Vec<_>>().join(" ").chars() {
-        match letter {
-            '|' | '*' | '`' | '[' | ']' | '\\' => out.extend(['\\', letter]),
-            '<' => out += "&lt;",
-            '>' => out += "&gt;",
-            _ => out.push(letter),
-        }
     }
     out
 }

@@ -79,7 +79,7 @@ pub struct Origin {
 /// `state.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// [`FORMAT`] when it was written.
+    /// The version of what a checkpoint holds, when it was written.
     pub format: u32,
     /// How far the run had come.
     pub progress: Progress,

@@ -25,9 +25,11 @@ use crate::{
     data::{self, Dataset},
     engine::{self, Batch, Engine, Part, Place, Update},
     event::{Event, Outcome, Ready, Sink, Step},
-    spec::RunConfig,
-    spec::config::{Dtype, OnNan},
     spec::identity::FrozenRun,
+    spec::{
+        RunConfig,
+        config::{Dtype, OnNan},
+    },
 };
 
 /// A request to stop that any thread may make and the loop looks for between updates.

@@ -44,6 +44,6 @@ mod tests {
     fn numbers_stand_to_the_right_and_lines_have_no_trailing_space() {
         let rows = vec![vec!["a".to_owned(), "1.5".into()], vec!["longer".into(), "12.5".into()]];
         let text = render(&[words("run"), numbers("loss")], &rows);
-        assert_eq!(text, "run     loss\n──────────────\na        1.5\nlonger  12.5\n");
+        assert_eq!(text, "run      loss\n───────────────\na         1.5\nlonger   12.5\n");
     }
 }

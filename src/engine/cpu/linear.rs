@@ -24,6 +24,8 @@ pub struct RowsMut<'a> {
     pub ld: usize,
 }
 
+/// Panels of a packed weight that are one task.
+const PANELS: usize = 4;
 /// Weight rows whose gradient is one task.
 const OUTPUTS: usize = 64;
 
@@ -75,8 +77,8 @@ pub fn backward_input(cx: &Cx, l: &Linear, rows: usize, dy: Rows, dx: RowsMut, p
     for first in (0..l.outputs).step_by(at_once) {
         let k = at_once.min(l.outputs - first);
         let part = &mut pack[..packed_len(k, n, panel)];
-        cx.each(part.par_chunks_mut(k * panel).enumerate())
-            .for_each(|(p, out)| pack_rows(&w[first * n..], n, [k, n], panel, out, p));
+        cx.each(part.par_chunks_mut(PANELS * k * panel).enumerate())
+            .for_each(|(i, out)| pack_rows(&w[first * n..], n, [k, n], panel, out, PANELS * i));
         let start = if first == 0 { Start::Zero } else { Start::C };
         let dy = Rows { data: &dy.data[first..], ld: dy.ld };
         let dx = RowsMut { data: dx.data, ld: dx.ld };

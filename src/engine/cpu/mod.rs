@@ -124,10 +124,13 @@ impl Cpu {
         let pool = ThreadPoolBuilder::new().num_threads(threads.max(1)).build().doing(Exit::Unexpected, doing)?;
         let layout = Layout::of(&config.model, vocab);
         let space = Workspace::of(config, vocab, threads);
+        // Before the other buffers are there: a copy of all weights exists for a moment.
+        let mut params = Buffer::zeros(layout.len());
+        params.copy_from_slice(&model::init(&layout, config.model.layers, config.train.seed));
         let grads = |_| Grads { sum: Buffer::zeros(layout.len()), fresh: true, losses: 0.0 };
         let mut engine = Self {
             weights: Weights::of(&layout, &config.model, level.panel()),
-            params: Buffer::zeros(layout.len()),
+            params,
             moment1: Buffer::zeros(layout.len()),
             moment2: Buffer::zeros(layout.len()),
             packed: Buffer::zeros(space.packed),
@@ -140,8 +143,7 @@ impl Cpu {
             layout,
             space,
         };
-        let weights = model::init(&engine.layout, config.model.layers, config.train.seed);
-        engine.write(Part::Params, &weights)?;
+        engine.pack();
         Ok(engine)
     }
 

@@ -28,8 +28,9 @@ impl Plot for LearningCurves {
 
     fn figure(&self, frame: &Frame) -> Option<Figure> {
         let curves: Vec<Curves> = frame.settings().iter().filter_map(|s| Curves::of(frame, s)).collect();
-        if curves.is_empty() {
-            return None;
+        let last_step = |c: &Curves| c.val.iter().chain(&c.train).map(|s| s.step).max();
+        if curves.iter().filter_map(last_step).max()? == 0 {
+            return None; // evaluated once, without a step
         }
         let keys: Vec<_> = curves.iter().map(|c| c.at.clone()).collect();
         let lowest = |c: &Curves| c.val.iter().map(|s| s.mean).fold(f64::INFINITY, f64::min);
@@ -49,10 +50,7 @@ impl Plot for LearningCurves {
         let notes = vec![
             format!("{} {}", notes::experiment(frame), reading(&curves)),
             start,
-            format!(
-                "Training time: the sum of the steps' times, evaluations left out, on {}.",
-                pace::words(&pace::used(curves.iter().flat_map(|c| c.runs.iter().copied())))
-            ),
+            timing(&curves),
             not_done(&curves, frame),
             notes::no_room(no_room),
         ];
@@ -205,6 +203,16 @@ fn reading(curves: &[Curves]) -> String {
     }
 }
 
+/// What training time is, and on what it was spent.
+fn timing(curves: &[Curves]) -> String {
+    match pace::used(curves.iter().flat_map(|c| c.runs.iter().copied())).as_slice() {
+        [] => String::new(),
+        slots => {
+            format!("Training time: the sum of the steps' times, evaluations left out, on {}.", pace::words(slots))
+        }
+    }
+}
+
 /// Which runs are not done, why, and how they are shown.
 fn not_done(curves: &[Curves], frame: &Frame) -> String {
     let (n, why) = notes::no_result(frame);
@@ -212,7 +220,8 @@ fn not_done(curves: &[Curves], frame: &Frame) -> String {
     match n {
         0 => String::new(),
         n => format!(
-            "{n} of {} not done: {why}. They are drawn where no run of their setting is done{failed}.",
+            "{n} of {} not done: {why}. Where no run of a setting is done, those that got furthest are \
+             drawn{failed}.",
             numbers::several(frame.runs.len(), "run")
         ),
     }

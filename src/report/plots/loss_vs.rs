@@ -48,7 +48,7 @@ impl Plot for LossVs {
         let notes = vec![
             format!("{} {}", notes::experiment(frame), reading(&chart.panels, &chart.n, chart.pooled)),
             tied.iter()
-                .map(|&a| format!("{} changes together with {}.", frame.axes[a].name, axis.name))
+                .map(|&a| format!("{} and {} change together.", axis.name, frame.axes[a].name))
                 .collect::<Vec<_>>()
                 .join(" "),
             cost,

@@ -26,7 +26,7 @@ pub struct Over<'a> {
 
 /// What came of it.
 pub struct Chart {
-    /// Panels with one range upwards.
+    /// Panels; what they range over is left to the plot.
     pub panels: Vec<Panel>,
     /// Lines that found no place.
     pub left_out: usize,

@@ -38,6 +38,7 @@ fn frames() -> Vec<(&'static str, Frame)> {
         ("unfinished", edited(depths(), |i, run| cut(run, 40 * i as u64, RunState::Interrupted { step: 0 }))),
         ("spike", spike()),
         ("zip", zip()),
+        ("no_steps", grid("no_steps", &[layers()], 2, &[("train.steps", json!(0))])),
     ]
 }
 
@@ -60,8 +61,12 @@ fn broken() -> Frame {
 
 /// A long run with one step that stands out.
 fn spike() -> Frame {
+    spike_at(6_553)
+}
+
+fn spike_at(step: usize) -> Frame {
     let base = [("train.steps", json!(10_000)), ("eval.every", json!(100))];
-    edited(grid("spike", &[], 1, &base), |_, run| run.train[6_543].value = 3.9)
+    edited(grid("spike", &[], 1, &base), |_, run| run.train[step].value = 3.9)
 }
 
 /// Two axes that are walked together.
