@@ -1,5 +1,5 @@
 //! From the points of a sweep to trained runs: what is to be done and why ([`plan`]), in which order and what then
-//! ([`queue`], pure), and the one loop that does it ([`dispatch`]).
+//! (`queue`, pure), and the one loop that does it ([`dispatch`]).
 
 mod dispatch;
 mod plan;

@@ -179,14 +179,9 @@ impl Planner<'_> {
             }
         };
         self.corpora.insert(key, corpus.clone());
-        let context = config.model.context as u64;
-        for (split, tokens) in [("training", corpus.train_tokens), ("validation", corpus.val_tokens)] {
-            // A window is `context` tokens and the one that follows them.
-            if tokens <= context {
-                let why = format!("a context of {context} tokens is too long for {tokens} {split} tokens");
-                let hint = format!("use a context below {}, or more text", corpus.train_tokens.min(corpus.val_tokens));
-                return Err(self.error(point, "model.context", why, Some(&hint)));
-            }
+        if let Err(why) = corpus.check_context(config.model.context) {
+            let hint = format!("use a context below {}, or more text", corpus.train_tokens.min(corpus.val_tokens));
+            return Err(self.error(point, "model.context", why, Some(&hint)));
         }
         Ok(corpus)
     }
@@ -296,7 +291,7 @@ data: {corpus_chars: 20000}
     fn what_cannot_run_here_is_refused_where_the_spec_says_it() {
         let lab = Lab::new();
         for (spec, words) in [
-            ("grid: {context: [16, 4096]}", ["context: [16, 4096]", "a context of 4096 tokens is too long"]),
+            ("grid: {context: [16, 4096]}", ["context: [16, 4096]", "a context of 4096 needs at least"]),
             ("run: {device: cudda}", ["device: cudda", "did you mean `cuda`?"]),
             ("train: {dtype: bf16}", ["dtype: bf16", "needs a GPU"]),
             ("run: {init_from: abc123}", ["init_from: abc123", "no run"]),

@@ -170,10 +170,11 @@ impl Place {
         task.device == self.device || task.device == kind(&self.device)
     }
 
-    /// Threads for the next of `waiting` runs: an equal part of the device; for the last runs, of what is idle.
+    /// Threads for the next of `waiting` runs: an equal part of the device; for the last runs an equal part of what is
+    /// idle, the earlier and longer ones first where it does not come out even.
     fn portion(&self, load: &Load, waiting: usize) -> usize {
         let (free, open) = (self.threads - load.threads, self.jobs - load.jobs);
-        let idle = if waiting <= open { free / waiting } else { 0 };
+        let idle = if waiting <= open { free.div_ceil(waiting) } else { 0 };
         idle.max(self.threads / self.jobs).min(free)
     }
 }

@@ -69,7 +69,7 @@ fn by_default_each_core_has_a_run_and_the_last_runs_share_what_is_idle() {
     assert_eq!(ends(&mut q, 1.0, 0, done()).0, [(4, 1)]);
     assert_eq!(ends(&mut q, 1.0, 1, done()).0, [(5, 1)]);
     assert_eq!(tell(&mut queue(1, 4, None), 0.0, Input::Tick).0, [(0, 4)]);
-    assert_eq!(tell(&mut queue(3, 4, None), 0.0, Input::Tick).0, [(0, 1), (1, 1), (2, 2)]);
+    assert_eq!(tell(&mut queue(3, 4, None), 0.0, Input::Tick).0, [(0, 2), (1, 1), (2, 1)]);
 }
 
 #[test]
