@@ -182,15 +182,15 @@ fn the_root_may_be_named_anywhere() {
     let lab = Lab::new();
     lab.exp(&["--root", "a", "run", "tiny.yaml", "--no-report", "--set", "steps=1"], 0);
     lab.exp(&["run", "tiny.yaml", "--no-report", "--set", "steps=1", "--root", "b"], 0);
-    let by_environment = lab.command(&["ls", "--json"]).env("EXP_ROOT", "a").output().unwrap();
-    let here = lab.json(&["ls", "--json", "--root", "b"]);
+    let by_environment = lab.command(&["ls", "tiny", "--json"]).env("EXP_ROOT", "a").output().unwrap();
+    let here = lab.json(&["ls", "tiny", "--json", "--root", "b"]);
     let there: Value = serde_json::from_slice(&by_environment.stdout).unwrap();
     assert_eq!((here.as_array().unwrap().len(), &here[0]["id"]), (2, &there[0]["id"]));
     assert!(!lab.path("runs").exists());
     fs::remove_file(lab.path("b/runs/exp.db")).unwrap();
-    assert_eq!(lab.json(&["ls", "--json", "--root", "b"]), here, "a lost index is made again");
+    assert_eq!(lab.json(&["ls", "tiny", "--json", "--root", "b"]), here, "a lost index is made again");
     lab.exp(&["store", "rebuild", "--root", "b"], 0);
-    assert_eq!(lab.json(&["ls", "--json", "--root", "b"]), here);
+    assert_eq!(lab.json(&["ls", "tiny", "--json", "--root", "b"]), here);
 }
 
 #[test]
@@ -230,4 +230,13 @@ fn the_experiments_that_come_along_are_valid() {
         seen += 1;
     }
     assert!(seen >= 4, "only {seen} experiments were found");
+}
+
+#[test]
+fn the_readme_lists_every_setting_with_its_default() {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    for leaf in exp::spec::leaf::all() {
+        let row = format!("| `{}` | `{}` | {} |\n", leaf.path, leaf.default, leaf.doc);
+        assert!(readme.contains(&row), "the README lacks the row\n{row}");
+    }
 }
