@@ -212,6 +212,16 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn results_that_cannot_be_written_are_an_error() {
+    let lab = Lab::new();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = lab.command(&["schema"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("standard output cannot be written"));
+}
+
+#[test]
 fn the_experiments_that_come_along_are_valid() {
     let lab = Lab::new();
     lab.write("input.txt", "To be, or not to be, that is the question.\n".repeat(100));

@@ -177,7 +177,7 @@ fn errors_name_the_file_and_say_why() {
         ("missing.txt", "missing.txt: there is no such file or folder"),
         ("folder", "folder: the folder has no files"),
         ("pictures", "pictures: the folder has no text, only binary files (1)"),
-        ("mixed", "mixed/b.txt: it is not UTF-8: byte 3 is 0xe9"),
+        ("mixed", "mixed/b.txt is not UTF-8: byte 3 is 0xe9"),
         ("empty.txt", "empty.txt: there is no text in it"),
         ("mark.txt", "mark.txt: there is no text in it"),
     ] {

@@ -77,7 +77,8 @@ pub fn main() -> ExitCode {
         ui::error(&e);
         e.exit
     });
-    ExitCode::from(exit as u8)
+    let lost = exit == Exit::Done && ui::has_lost_output();
+    ExitCode::from(if lost { Exit::Unexpected } else { exit } as u8)
 }
 
 /// A panic is a fault of this program: it is said in a line, and the process ends as it does for anything unexpected.

@@ -75,6 +75,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     notes(&plan);
     let summary = train(root, &mut store, &plan.experiment, &plan.axes, &plan.runs, args.jobs)?;
 
+    store.sync()?; // the index may have been lost meanwhile, and made again from the folders
     let rows = store.runs(Some(&plan.experiment))?;
     if args.json {
         ui::print_json(&json::runs(&rows));

@@ -155,10 +155,14 @@ fn is_binary(path: &Path) -> Result<bool> {
 
 /// A file's text without a byte-order mark.
 fn read_utf8(path: &Path) -> Result<String> {
+    if !look_up(path)?.is_file() {
+        // A pipe or a device might never end.
+        return Err(Error::new(Exit::Spec, opening(path), format!("{} is no regular file", path.display())));
+    }
     let bytes = fs::read(path).doing(Exit::Spec, || reading(path))?;
     let mut text = String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
-        let why = format!("it is not UTF-8: byte {at} is {:#04x}", e.as_bytes()[at]);
+        let why = format!("{} is not UTF-8: byte {at} is {:#04x}", path.display(), e.as_bytes()[at]);
         Error::new(Exit::Spec, reading(path), why).hint("convert it, for example with iconv -f latin1 -t utf-8")
     })?;
     if text.starts_with('\u{feff}') {

@@ -58,6 +58,9 @@ impl Aside {
     pub fn put_in_place(self, _lock: &Lock) -> Result<()> {
         let Self { folder, store } = self;
         let Store { root, path, connection, .. } = store;
+        // Closing would do this too, but says nothing where the disk is too full for it.
+        let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+        connection.query_row(checkpoint, [], |_| Ok(())).map_err(|e| failed("writing", &path, e))?;
         connection.close().map_err(|(_, e)| failed("writing", &path, e))?;
         let rename = || {
             File::open(&path)?.sync_all()?;

@@ -5,9 +5,20 @@ pub mod format;
 pub mod screen;
 pub mod table;
 
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::{
+    io::{ErrorKind, IsTerminal, Write},
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use crate::base::Error;
+
+/// Whether results could not be written.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Whether some result could not be written to standard output.
+pub fn has_lost_output() -> bool {
+    LOST.load(Ordering::Relaxed)
+}
 
 /// Writes results to standard output. A reader that has gone away (`exp ls | head -1`) is no error.
 pub fn print(text: &str) {
@@ -15,6 +26,7 @@ pub fn print(text: &str) {
     if let Err(e) = out.write_all(text.as_bytes()).and_then(|()| out.flush())
         && e.kind() != ErrorKind::BrokenPipe
     {
+        LOST.store(true, Ordering::Relaxed);
         note(&format!("standard output cannot be written: {e}"));
     }
 }
