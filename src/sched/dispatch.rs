@@ -7,6 +7,8 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    fs,
+    io::ErrorKind,
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     time::{Duration, Instant},
 };
@@ -17,7 +19,11 @@ use super::{
     signals::Signals,
 };
 use crate::{
-    base::{Error, Result, RunId, clock, files::Lock, folders::Root},
+    base::{
+        Context, Error, Exit, Result, RunId, clock,
+        files::Lock,
+        folders::{Root, RunFolder},
+    },
     event::{Note, Observer, Progress, RunState},
     exec::{self, Executor, Handle, Job, Message, Process, Slot, Slots, device},
     store::Store,
@@ -98,7 +104,8 @@ struct Dispatcher<'a> {
     queue: Queue,
     slots: Slots,
     active: BTreeMap<RunId, Active>,
-    /// The last attempt at each run that we know of: a later one was made by another process.
+    /// The last attempt at each run that we know of, ours included: a later one was made by another process. One of ours
+    /// may have no folder, where its worker died before it made one.
     known: BTreeMap<RunId, u32>,
     index_error: Option<Error>,
     begun: Instant,
@@ -204,19 +211,19 @@ impl Dispatcher<'_> {
         if Lock::is_held(&folder.lock())? {
             return Ok(Input::Elsewhere { run });
         }
-        let last = folder.attempts().last().copied().unwrap_or(0);
-        if self.known.get(&run) != Some(&last) {
+        let last = last_attempt(&folder);
+        if last > self.known.get(&run).copied().unwrap_or(0) {
             return Ok(Input::Settled { run, state: self.catch_up(&run) });
         }
         let Some(slot) = self.slots.take(device, threads)? else { return Ok(Input::Busy { run }) };
         let job = Job { run, root: self.root.clone(), attempt: last + 1 };
+        self.known.insert(run, job.attempt);
         let handle = match self.executor.start(&job, &slot, &self.sender) {
             Ok(handle) => handle,
             Err(error) => {
                 return Ok(Input::Ended { run, ended: exec::ended(&folder, job.attempt, || error.to_string()) });
             }
         };
-        self.known.insert(run, job.attempt);
         let threads = slot.threads;
         self.observer.see(&Progress::Started { run, attempt: job.attempt, slot: slot.device.clone(), threads });
         self.active.insert(run, Active { handle, _slot: slot });
@@ -225,13 +232,16 @@ impl Dispatcher<'_> {
 
     fn give_up(&mut self, run: &RunId, why: String) {
         let attempt = self.known.get(run).copied().unwrap_or(0);
-        let noted = self.store.note(run, &Note::GaveUp { at: clock::now(), attempt, why });
+        let noted = spend(&self.root.run(run), attempt).and_then(|ours| match ours {
+            true => self.store.note(run, &Note::GaveUp { at: clock::now(), attempt, why }),
+            false => Ok(()),
+        });
         self.index(noted);
     }
 
     /// Takes in what another process did to a run, and says where the run stands after that.
     fn catch_up(&mut self, run: &RunId) -> RunState {
-        self.known.insert(*run, self.root.run(run).attempts().last().copied().unwrap_or(0));
+        self.known.insert(*run, last_attempt(&self.root.run(run)));
         self.ingest(run);
         let row = self.store.run(run);
         self.index(row).flatten().map_or(RunState::Queued, |row| row.state)
@@ -285,7 +295,29 @@ fn standing(run: &PlannedRun) -> Standing {
 fn known_attempt(run: &PlannedRun, root: &Root) -> u32 {
     match run.reason {
         Reason::New => 0,
-        _ => root.run(&run.frozen.id).attempts().last().copied().unwrap_or(0),
+        _ => last_attempt(&root.run(&run.frozen.id)),
+    }
+}
+
+/// The number of the last attempt that has a folder; 0 where there is none.
+fn last_attempt(folder: &RunFolder) -> u32 {
+    folder.attempts().last().copied().unwrap_or(0)
+}
+
+/// Sees to it that the number of an attempt that is given up is not given to another: where its worker died before it
+/// made the attempt's folder, or could not be started, makes it. `false` where another process has taken the run up.
+///
+/// Not done before a worker is started: a folder without a worker that holds the run tells other schedulers that this
+/// attempt is over, and they would begin the next one.
+fn spend(folder: &RunFolder, attempt: u32) -> Result<bool> {
+    let path = folder.attempt(attempt);
+    if path.exists() {
+        return Ok(true);
+    }
+    let Some(_lock) = Lock::try_take(&folder.lock())? else { return Ok(false) };
+    match fs::create_dir(&path) {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(false),
+        made => made.map(|()| true).doing(Exit::Store, || format!("making {}", path.display())),
     }
 }
 
