@@ -444,3 +444,36 @@ fn the_number_of_an_attempt_that_was_given_up_is_spent() {
     assert_eq!(lab.dispatch(&Inline, &short()).0.done, summary.failed);
     assert_eq!(lab.rows()[0].attempts, 3);
 }
+
+#[test]
+fn a_run_goes_on_where_its_text_was_moved_to() {
+    let lab = Lab::new();
+    let text = |name: &str| lab.folder.path().join(name);
+    std::fs::write(text("old.txt"), "To be, or not to be: that is the question. ".repeat(50)).unwrap();
+    let spec = |name: &str| {
+        let data = format!("data: {{corpus: text, path: {}}}", text(name).display());
+        short().replace("data: {corpus: playbook, corpus_chars: 20000}", &data)
+    };
+    let id = lab.plan(&spec("old.txt")).1.runs[0].frozen.id;
+    attempt(&lab, &id, 1, Outcome::Interrupted { step: 0 });
+    std::fs::rename(text("old.txt"), text("new.txt")).unwrap();
+    let (summary, said) = lab.dispatch(&Inline, &spec("new.txt"));
+    assert_eq!((summary.done, said), (vec![id], vec![]));
+    let row = &lab.rows()[0];
+    assert_eq!(row.config.data.path.as_deref(), text("new.txt").to_str());
+    assert_eq!((row.attempts, &row.experiments[..]), (2, &["planned".to_owned()][..]));
+}
+
+#[test]
+fn a_spec_decides_until_the_run_has_begun() {
+    let lab = Lab::new();
+    let every = |n: u32| short().replace("every: 30", &format!("every: {n}, keep_last: {n}"));
+    let id = lab.plan(&every(7)).1.runs[0].frozen.id;
+    assert_eq!(lab.dispatch(&Inline, &every(8)), (Summary { done: vec![id], ..Summary::default() }, vec![]));
+    assert_eq!(lab.rows()[0].config.checkpoint.every, 8);
+    attempt(&lab, &id, 2, Outcome::Interrupted { step: 20 });
+    let kept = format!("run {} keeps the checkpoint.every = 8, checkpoint.keep_last = 8 that it began with", id.short());
+    let spec = every(9).replace("run: {", "run: {timeout: 60, ");
+    assert_eq!(lab.dispatch(&Inline, &spec), (Summary { done: vec![id], ..Summary::default() }, vec![kept]));
+    assert_eq!(lab.rows()[0].config.checkpoint.every, 8);
+}

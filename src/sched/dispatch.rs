@@ -21,11 +21,12 @@ use super::{
 use crate::{
     base::{
         Context, Error, Exit, Result, RunId, clock,
-        files::Lock,
+        files::{self, Lock},
         folders::{Root, RunFolder},
     },
     event::{Note, Observer, Progress, RunState},
     exec::{self, Executor, Handle, Job, Message, Process, Slot, Slots, device},
+    spec::{RunConfig, identity::FrozenRun},
     store::Store,
 };
 
@@ -81,6 +82,7 @@ pub fn dispatch_on(
         queue: Queue::new(tasks, device::cores(), &gpus, options.jobs),
         slots: Slots::new(root),
         active: BTreeMap::new(),
+        planned: runs.iter().map(|run| (run.frozen.id, &run.frozen)).collect(),
         known: runs.iter().map(|run| (run.frozen.id, known_attempt(run, root))).collect(),
         index_error: None,
         begun: Instant::now(),
@@ -104,6 +106,8 @@ struct Dispatcher<'a> {
     queue: Queue,
     slots: Slots,
     active: BTreeMap<RunId, Active>,
+    /// The planned config of each run that has not been compared with the one in its folder.
+    planned: BTreeMap<RunId, &'a FrozenRun>,
     /// The last attempt at each run that we know of, ours included: a later one was made by another process. One of ours
     /// may have no folder, where its worker died before it made one.
     known: BTreeMap<RunId, u32>,
@@ -218,7 +222,8 @@ impl Dispatcher<'_> {
         let Some(slot) = self.slots.take(device, threads)? else { return Ok(Input::Busy { run }) };
         let job = Job { run, root: self.root.clone(), attempt: last + 1 };
         self.known.insert(run, job.attempt);
-        let handle = match self.executor.start(&job, &slot, &self.sender) {
+        let begun = self.freeze(&run).and_then(|()| self.executor.start(&job, &slot, &self.sender));
+        let handle = match begun {
             Ok(handle) => handle,
             Err(error) => {
                 return Ok(Input::Ended { run, ended: exec::ended(&folder, job.attempt, || error.to_string()) });
@@ -228,6 +233,33 @@ impl Dispatcher<'_> {
         self.observer.see(&Progress::Started { run, attempt: job.attempt, slot: slot.device.clone(), threads });
         self.active.insert(run, Active { handle, _slot: slot });
         Ok(Input::Granted { run, threads })
+    }
+
+    /// Before our first attempt at a run: brings the config in its folder up to the plan. While nobody has begun the run
+    /// that is all of it, afterwards only where its text lies; what it keeps of an older spec is said.
+    fn freeze(&mut self, run: &RunId) -> Result<()> {
+        let Some(planned) = self.planned.remove(run) else { return Ok(()) };
+        let folder = self.root.run(run);
+        let there: FrozenRun = files::read_json(&folder.config())?;
+        let mut frozen = planned.clone();
+        if last_attempt(&folder) > 0 {
+            let kept = kept(&there.config, &planned.config);
+            if !kept.is_empty() {
+                let message = format!("run {} keeps the {} that it began with", run.short(), kept.join(", "));
+                self.observer.see(&Progress::Message(message));
+            }
+            frozen = there.clone();
+            frozen.config.data.path.clone_from(&planned.config.data.path);
+        }
+        if frozen == there {
+            return Ok(());
+        }
+        // Whoever holds the run trains it by the config that is there, and a worker of ours will not get it.
+        let Some(_lock) = Lock::try_take(&folder.lock())? else { return Ok(()) };
+        files::write_json(&folder.config(), &frozen)?;
+        let taken_in = self.store.take_anew(run);
+        self.index(taken_in);
+        Ok(())
     }
 
     fn give_up(&mut self, run: &RunId, why: String) {
@@ -289,6 +321,17 @@ fn standing(run: &PlannedRun) -> Standing {
         Reason::Elsewhere => Standing::Elsewhere,
         Reason::New | Reason::FailedBefore { .. } | Reason::Interrupted { .. } => Standing::Waiting(Duration::ZERO),
     }
+}
+
+/// What a run that has begun keeps of its config though the spec says something else by now: `checkpoint.every = 100`.
+/// Where the text lies, and what the scheduler alone looks at, goes by the spec.
+fn kept(began: &RunConfig, asked: &RunConfig) -> Vec<String> {
+    const BY_THE_SPEC: [&str; 3] = ["data.path", "run.retries", "run.timeout"];
+    let asked = asked.leaves();
+    let differ = began.leaves().into_iter().filter(|(leaf, value)| asked.get(leaf) != Some(value));
+    let kept = differ.filter(|(leaf, _)| !BY_THE_SPEC.contains(&leaf.as_str()));
+    kept.map(|(leaf, value)| format!("{leaf} = {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+        .collect()
 }
 
 /// A run that was new when it was planned had no attempt then: one that it has now is another process's.
