@@ -19,7 +19,7 @@ use exp::{
     },
     event::{Event, Expansion, Observer, Outcome, Progress, RunState},
     exec::{Ended, Executor, Handle, Inline, Job, Message, Slot, device},
-    sched::{self, Options, Plan, Reason, Summary},
+    sched::{self, Options, Plan, Summary},
     spec,
     store::{RunRow, Store},
 };
@@ -173,7 +173,7 @@ impl Executor for Sickly {
             0 => Inline.start(job, slot, sender),
             deaths => {
                 self.0.set(deaths - 1);
-                let ended = Ended::Died { why: "out of memory".into(), step: 0 };
+                let ended = Ended::Died { why: "out of memory".into(), step: 0, retry: true };
                 sender.send(Message::Ended { run: job.run, ended }).unwrap();
                 Ok(Box::new(Dead))
             }
@@ -476,4 +476,27 @@ fn a_spec_decides_until_the_run_has_begun() {
     let spec = every(9).replace("run: {", "run: {timeout: 60, ");
     assert_eq!(lab.dispatch(&Inline, &spec), (Summary { done: vec![id], ..Summary::default() }, vec![kept]));
     assert_eq!(lab.rows()[0].config.checkpoint.every, 8);
+}
+
+#[test]
+fn what_the_file_system_spoils_is_tried_again_and_what_the_spec_does_is_not() {
+    let lab = Lab::new();
+    let id = lab.plan(&short()).1.runs[0].frozen.id;
+    std::fs::create_dir(lab.root.run(&id).checkpoints()).unwrap();
+    std::fs::create_dir(lab.root.run(&id).checkpoints().join("last")).unwrap(); // where a file is to be written
+    let (summary, said) = lab.dispatch(&Inline, &short());
+    assert_eq!((summary.failed, lab.root.run(&id).attempts()), (vec![id], vec![1, 2]));
+    assert!(said.len() == 1 && said[0].contains("(try 1 of 1)"), "{said:?}");
+}
+
+#[test]
+fn a_run_that_was_done_meanwhile_is_left_alone() {
+    let lab = Lab::new();
+    let (mut store, mut plan) = lab.plan(&short());
+    let id = plan.runs[0].frozen.id;
+    lab.dispatch(&Inline, &short());
+    plan.runs[0].reason = sched::Reason::Interrupted { step: 7 };
+    let (mut said, options) = (Said::default(), Options::default());
+    let summary = sched::dispatch_on(&Inline, &plan.runs, &lab.root, &mut store, &options, &mut said).unwrap();
+    assert_eq!((summary.done, lab.root.run(&id).attempts()), (vec![id], vec![1]));
 }

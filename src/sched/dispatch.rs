@@ -25,7 +25,7 @@ use crate::{
         folders::{Root, RunFolder},
     },
     event::{Note, Observer, Progress, RunState},
-    exec::{self, Executor, Handle, Job, Message, Process, Slot, Slots, device},
+    exec::{self, Executor, Failure, Handle, Job, Message, Process, Slot, Slots, device},
     spec::{RunConfig, identity::FrozenRun},
     store::Store,
 };
@@ -226,7 +226,7 @@ impl Dispatcher<'_> {
         let handle = match begun {
             Ok(handle) => handle,
             Err(error) => {
-                return Ok(Input::Ended { run, ended: exec::ended(&folder, job.attempt, || error.to_string()) });
+                return Ok(Input::Ended { run, ended: exec::ended(&folder, job.attempt, || Failure::from(&error)) });
             }
         };
         let threads = slot.threads;
