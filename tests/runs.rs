@@ -2,8 +2,8 @@
 //! straight run gives, to the bit.
 
 use std::{
-    collections::BTreeMap,
     cell::Cell,
+    collections::BTreeMap,
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{OnceLock, mpsc::Sender},
@@ -472,7 +472,8 @@ fn a_spec_decides_until_the_run_has_begun() {
     assert_eq!(lab.dispatch(&Inline, &every(8)), (Summary { done: vec![id], ..Summary::default() }, vec![]));
     assert_eq!(lab.rows()[0].config.checkpoint.every, 8);
     attempt(&lab, &id, 2, Outcome::Interrupted { step: 20 });
-    let kept = format!("run {} keeps the checkpoint.every = 8, checkpoint.keep_last = 8 that it began with", id.short());
+    let kept =
+        format!("run {} keeps the checkpoint.every = 8, checkpoint.keep_last = 8 that it began with", id.short());
     let spec = every(9).replace("run: {", "run: {timeout: 60, ");
     assert_eq!(lab.dispatch(&Inline, &spec), (Summary { done: vec![id], ..Summary::default() }, vec![kept]));
     assert_eq!(lab.rows()[0].config.checkpoint.every, 8);

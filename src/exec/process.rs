@@ -84,10 +84,12 @@ fn watch(job: &Job, output: PipeReader, child: &Mutex<Child>, sender: &Sender<Me
     let ended = match status {
         Ok(status) if status.code() == Some(Exit::LeaseLost as i32) => Ended::Elsewhere,
         // A failure that it could not write down (on a full disk) is the cause of what follows from that.
-        Ok(status) => ended(&job.folder(), job.attempt, || failure.unwrap_or_else(|| Failure::death(cause(job, status)))),
-        Err(error) => ended(&job.folder(), job.attempt, || {
-            Failure::death(format!("lost sight of its worker: {error}"))
-        }),
+        Ok(status) => {
+            ended(&job.folder(), job.attempt, || failure.unwrap_or_else(|| Failure::death(cause(job, status))))
+        }
+        Err(error) => {
+            ended(&job.folder(), job.attempt, || Failure::death(format!("lost sight of its worker: {error}")))
+        }
     };
     drop(sender.send(Message::Ended { run, ended }));
 }

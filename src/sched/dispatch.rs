@@ -78,8 +78,12 @@ pub fn dispatch_on(
     let gpus: Vec<String> = device::list().into_iter().map(|device| device.name).filter(|name| name != "cpu").collect();
     let tasks = runs.iter().map(|run| (task(run), standing(run))).collect();
     let (sender, messages) = channel();
+    let queue = Queue::new(tasks, device::cores(), &gpus, options.jobs);
+    if let Some(curbed) = queue.curbed(options.jobs) {
+        observer.see(&Progress::Message(curbed));
+    }
     let dispatcher = Dispatcher {
-        queue: Queue::new(tasks, device::cores(), &gpus, options.jobs),
+        queue,
         slots: Slots::new(root),
         active: BTreeMap::new(),
         planned: runs.iter().map(|run| (run.frozen.id, &run.frozen)).collect(),

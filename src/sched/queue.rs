@@ -220,6 +220,14 @@ impl Queue {
         Self { entries, index, order, places, halt: Halt::No }
     }
 
+    /// Why fewer runs go at once on the CPU than were asked for, where that is so.
+    pub fn curbed(&self, asked: Option<usize>) -> Option<String> {
+        let cpu = &self.places[0];
+        let asked = asked.filter(|&asked| asked > cpu.jobs && self.waiting_for(cpu) > 0)?;
+        let bound = if cpu.jobs == cpu.threads { "cores" } else { "runs to train on the CPU" };
+        Some(format!("{asked} jobs are more than there are {bound}: {} at a time", cpu.jobs))
+    }
+
     /// Takes in what happened at `now`, counted since the sweep began, and says what to do. Inputs about runs that they
     /// do not fit are ignored.
     pub fn step(&mut self, now: Duration, input: Input) -> Vec<Action> {

@@ -82,6 +82,14 @@ fn jobs_cut_the_cpu_into_whole_threads() {
 }
 
 #[test]
+fn more_jobs_than_can_be_are_curbed_and_that_is_said() {
+    let curbed = |runs, cores, asked| queue(runs, cores, asked).curbed(asked);
+    assert_eq!(curbed(9, 2, Some(8)).unwrap(), "8 jobs are more than there are cores: 2 at a time");
+    assert_eq!(curbed(3, 8, Some(4)).unwrap(), "4 jobs are more than there are runs to train on the CPU: 3 at a time");
+    assert_eq!((curbed(9, 8, Some(8)), curbed(9, 2, None), curbed(0, 2, Some(8))), (None, None, None));
+}
+
+#[test]
 fn the_longest_run_starts_first_where_runs_go_side_by_side() {
     let tasks = || [1.0, 3.0, 2.0, 3.0].into_iter().enumerate().map(|(n, flops)| task(n, "cpu", flops)).collect();
     let order = |cores, jobs| {
