@@ -2,23 +2,24 @@
 //! straight run gives, to the bit.
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     path::PathBuf,
     process::{Child, Command, Stdio},
-    sync::OnceLock,
+    sync::{OnceLock, mpsc::Sender},
     thread::sleep,
     time::{Duration, Instant, SystemTime},
 };
 
 use exp::{
     base::{
-        Exit, RunId,
+        Exit, Result, RunId,
         files::Lock,
         folders::{Root, RunFolder},
     },
-    event::{Event, Expansion, Observer, Progress, RunState},
-    exec::{Inline, device},
-    sched::{self, Options},
+    event::{Event, Expansion, Observer, Outcome, Progress, RunState},
+    exec::{Ended, Executor, Handle, Inline, Job, Message, Slot, device},
+    sched::{self, Options, Plan, Summary},
     spec,
     store::{RunRow, Store},
 };
@@ -67,6 +68,27 @@ impl Lab {
 
     fn run(&self, spec: &str) -> Option<i32> {
         self.start(spec).exit()
+    }
+
+    /// A spec planned and registered, as `exp run` does before it starts anything.
+    fn plan(&self, spec: &str) -> (Store, Plan) {
+        let path = self.folder.path().join("planned.yaml");
+        std::fs::write(&path, spec).unwrap();
+        let mut store = self.store();
+        let plan = sched::plan(&spec::load(&path, &[]).unwrap(), &self.root, Some(&store)).unwrap();
+        let frozen: Vec<_> = plan.runs.iter().map(|run| run.frozen.clone()).collect();
+        let members = frozen.iter().map(|run| run.id).collect();
+        let expansion = Expansion { at: 1, axes: plan.axes.clone(), members, spec: plan.spec.clone() };
+        store.register(&plan.experiment, &expansion, &frozen).unwrap();
+        (store, plan)
+    }
+
+    /// Plans a spec and runs it in this process; returns what became of it, and all that was said.
+    fn dispatch(&self, executor: &dyn Executor, spec: &str) -> (Summary, Vec<String>) {
+        let (mut store, plan) = self.plan(spec);
+        let (mut said, options) = (Said::default(), Options::default());
+        let summary = sched::dispatch_on(executor, &plan.runs, &self.root, &mut store, &options, &mut said).unwrap();
+        (summary, said.0)
     }
 
     fn store(&self) -> Store {
@@ -118,6 +140,45 @@ fn worker(folder: &RunFolder) -> Option<(Pid, usize)> {
     let Ok(Event::Started(started)) = serde_json::from_str(text.lines().next()?) else { return None };
     let steps = text.lines().filter(|line| line.contains("\"event\":\"step\"")).count();
     Some((Pid::from_raw(started.pid as i32)?, steps))
+}
+
+/// One run of [`SPEC`] that takes no time.
+fn short() -> String {
+    SPEC.replace("steps: 500", "steps: 20").replace("seeds: 2", "")
+}
+
+/// The messages of a sweep.
+#[derive(Default)]
+struct Said(Vec<String>);
+
+impl Observer for Said {
+    fn see(&mut self, progress: &Progress) {
+        if let Progress::Message(message) = progress {
+            self.0.push(message.clone());
+        }
+    }
+}
+
+/// Its first workers die before they have done anything; later ones are threads of this process.
+struct Sickly(Cell<u32>);
+
+impl Executor for Sickly {
+    fn start(&self, job: &Job, slot: &Slot, sender: &Sender<Message>) -> Result<Box<dyn Handle>> {
+        struct Dead;
+        impl Handle for Dead {
+            fn stop(&mut self) {}
+            fn kill(&mut self) {}
+        }
+        match self.0.get() {
+            0 => Inline.start(job, slot, sender),
+            deaths => {
+                self.0.set(deaths - 1);
+                let ended = Ended::Died { why: "out of memory".into(), step: 0, retry: true };
+                sender.send(Message::Ended { run: job.run, ended }).unwrap();
+                Ok(Box::new(Dead))
+            }
+        }
+    }
 }
 
 /// A running `exp run`; ends with the test.
@@ -343,18 +404,100 @@ fn an_observer_sees_all_that_a_run_in_this_process_does() {
         }
     }
     let lab = Lab::new();
-    let path = lab.folder.path().join("short.yaml");
-    std::fs::write(&path, SPEC.replace("steps: 500", "steps: 20").replace("seeds: 2", "")).unwrap();
-    let mut store = lab.store();
-    let plan = sched::plan(&spec::load(&path, &[]).unwrap(), &lab.root, Some(&store)).unwrap();
-    let frozen = [plan.runs[0].frozen.clone()];
-    let expansion = Expansion { at: 1, axes: plan.axes, members: vec![frozen[0].id], spec: plan.spec };
-    store.register(&plan.experiment, &expansion, &frozen).unwrap();
+    let (mut store, plan) = lab.plan(&short());
+    let id = plan.runs[0].frozen.id;
     let mut seen = Seen::default();
     let summary =
         sched::dispatch_on(&Inline, &plan.runs, &lab.root, &mut store, &Options::default(), &mut seen).unwrap();
-    assert_eq!((summary.exit(), summary.done), (Exit::Done, vec![frozen[0].id]));
+    assert_eq!((summary.exit(), summary.done), (Exit::Done, vec![id]));
     assert_eq!(seen.steps, (1..=20).collect::<Vec<u64>>());
     assert_eq!(seen.others, ["attempt 1 on cpu", "Done", "done"]);
-    assert_eq!(store.metrics(&frozen[0].id).unwrap()["train/loss"].len(), 20, "the index has it all by then");
+    assert_eq!(store.metrics(&id).unwrap()["train/loss"].len(), 20, "the index has it all by then");
+}
+
+/// Writes an attempt that ended so.
+fn attempt(lab: &Lab, run: &RunId, attempt: u32, outcome: Outcome) {
+    let events = lab.root.run(run).events(attempt);
+    std::fs::create_dir_all(events.parent().unwrap()).unwrap();
+    std::fs::write(events, serde_json::to_string(&Event::Finished { at: 1, outcome }).unwrap() + "\n").unwrap();
+}
+
+#[test]
+fn a_worker_that_died_before_it_began_is_started_again_though_the_run_failed_before() {
+    let lab = Lab::new();
+    let id = lab.plan(&short()).1.runs[0].frozen.id;
+    attempt(&lab, &id, 1, Outcome::Failed { why: "the loss is NaN".into(), retry: false });
+    let (summary, said) = lab.dispatch(&Sickly(Cell::new(1)), &short());
+    assert_eq!(summary.done, [id], "{said:?}");
+}
+
+#[test]
+fn the_number_of_an_attempt_that_was_given_up_is_spent() {
+    let lab = Lab::new();
+    let (summary, _) = lab.dispatch(&Sickly(Cell::new(2)), &short());
+    assert_eq!(summary.failed.len(), 1);
+    let folder = lab.root.run(&summary.failed[0]);
+    assert_eq!(folder.attempts(), [1]);
+    assert_eq!(lab.rows()[0].state, RunState::Failed { why: "out of memory".into() });
+    attempt(&lab, &summary.failed[0], folder.attempts()[0] + 1, Outcome::Interrupted { step: 7 });
+    assert_eq!(lab.rows()[0].state, RunState::Interrupted { step: 7 });
+    assert_eq!(lab.dispatch(&Inline, &short()).0.done, summary.failed);
+    assert_eq!(lab.rows()[0].attempts, 3);
+}
+
+#[test]
+fn a_run_goes_on_where_its_text_was_moved_to() {
+    let lab = Lab::new();
+    let text = |name: &str| lab.folder.path().join(name);
+    std::fs::write(text("old.txt"), "To be, or not to be: that is the question. ".repeat(50)).unwrap();
+    let spec = |name: &str| {
+        let data = format!("data: {{corpus: text, path: {}}}", text(name).display());
+        short().replace("data: {corpus: playbook, corpus_chars: 20000}", &data)
+    };
+    let id = lab.plan(&spec("old.txt")).1.runs[0].frozen.id;
+    attempt(&lab, &id, 1, Outcome::Interrupted { step: 0 });
+    std::fs::rename(text("old.txt"), text("new.txt")).unwrap();
+    let (summary, said) = lab.dispatch(&Inline, &spec("new.txt"));
+    assert_eq!((summary.done, said), (vec![id], vec![]));
+    let row = &lab.rows()[0];
+    assert_eq!(row.config.data.path.as_deref(), text("new.txt").to_str());
+    assert_eq!((row.attempts, &row.experiments[..]), (2, &["planned".to_owned()][..]));
+}
+
+#[test]
+fn a_spec_decides_until_the_run_has_begun() {
+    let lab = Lab::new();
+    let every = |n: u32| short().replace("every: 30", &format!("every: {n}, keep_last: {n}"));
+    let id = lab.plan(&every(7)).1.runs[0].frozen.id;
+    assert_eq!(lab.dispatch(&Inline, &every(8)), (Summary { done: vec![id], ..Summary::default() }, vec![]));
+    assert_eq!(lab.rows()[0].config.checkpoint.every, 8);
+    attempt(&lab, &id, 2, Outcome::Interrupted { step: 20 });
+    let kept =
+        format!("run {} keeps the checkpoint.every = 8, checkpoint.keep_last = 8 that it began with", id.short());
+    let spec = every(9).replace("run: {", "run: {timeout: 60, ");
+    assert_eq!(lab.dispatch(&Inline, &spec), (Summary { done: vec![id], ..Summary::default() }, vec![kept]));
+    assert_eq!(lab.rows()[0].config.checkpoint.every, 8);
+}
+
+#[test]
+fn what_the_file_system_spoils_is_tried_again() {
+    let lab = Lab::new();
+    let id = lab.plan(&short()).1.runs[0].frozen.id;
+    std::fs::create_dir(lab.root.run(&id).checkpoints()).unwrap();
+    std::fs::create_dir(lab.root.run(&id).checkpoints().join("last")).unwrap(); // where a file is to be written
+    let (summary, said) = lab.dispatch(&Inline, &short());
+    assert_eq!((summary.done, lab.root.run(&id).attempts()), (vec![id], vec![1, 2]), "its last checkpoint was whole");
+    assert!(said.len() == 1 && said[0].contains("(try 1 of 1)"), "{said:?}");
+}
+
+#[test]
+fn a_run_that_was_done_meanwhile_is_left_alone() {
+    let lab = Lab::new();
+    let (mut store, mut plan) = lab.plan(&short());
+    let id = plan.runs[0].frozen.id;
+    lab.dispatch(&Inline, &short());
+    plan.runs[0].reason = sched::Reason::Interrupted { step: 7 };
+    let (mut said, options) = (Said::default(), Options::default());
+    let summary = sched::dispatch_on(&Inline, &plan.runs, &lab.root, &mut store, &options, &mut said).unwrap();
+    assert_eq!((summary.done, lab.root.run(&id).attempts()), (vec![id], vec![1]));
 }

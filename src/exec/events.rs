@@ -15,6 +15,8 @@ use crate::{
 pub struct EventLog<'a> {
     file: File,
     path: PathBuf,
+    /// A write failed, so that the file may end in half a line.
+    torn: bool,
     mirror: &'a mut dyn FnMut(&Event),
 }
 
@@ -27,20 +29,26 @@ impl<'a> EventLog<'a> {
             Ok::<_, std::io::Error>(file)
         };
         let file = create().doing(Exit::Store, || format!("making {}", path.display()))?;
-        Ok(Self { file, path, mirror })
+        Ok(Self { file, path, torn: false, mirror })
     }
 }
 
 impl Sink for EventLog<'_> {
-    /// The mirror sees the event even where the file could not take it.
+    /// The mirror sees the event even where the file could not take it. After that a line is begun anew, lest what
+    /// is said next become part of a half line.
     fn emit(&mut self, event: &Event, sync: bool) -> Result<()> {
         let mut line = serde_json::to_vec(event).doing(Exit::Unexpected, || "writing an event".into())?;
         line.push(b'\n');
+        if self.torn {
+            line.insert(0, b'\n');
+        }
         let mut write = || {
             self.file.write_all(&line)?;
             if sync { self.file.sync_data() } else { Ok(()) }
         };
-        let written = write().doing(Exit::Store, || format!("writing {}", self.path.display()));
+        let written = write();
+        self.torn = written.is_err();
+        let written = written.doing(Exit::Store, || format!("writing {}", self.path.display()));
         (self.mirror)(event);
         written
     }
@@ -87,6 +95,25 @@ mod tests {
         assert_eq!(outcome(&path), Some(Outcome::Interrupted { step: 3 }));
         assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2);
         assert_eq!(seen, 2);
+    }
+
+    #[test]
+    fn what_follows_a_failed_write_stands_on_its_own_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let mut mirror = |_: &Event| ();
+        let mut log = EventLog::create(path.clone(), &mut mirror).unwrap();
+        let half = std::mem::replace(&mut log.file, File::options().write(true).open("/dev/full").unwrap());
+        assert!(log.emit(&Event::Warning { at: 1, message: "x".into() }, false).is_err());
+        log.file = half;
+        std::fs::write(&path, "{\"event\":\"ste").unwrap();
+        let failed = Outcome::Failed { why: "no space left".into(), retry: false };
+        log.emit(&finished(failed.clone()), true).unwrap();
+        log.emit(&Event::Warning { at: 1, message: "x".into() }, false).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines.len(), lines[0]), (3, "{\"event\":\"ste"), "and no line more is begun anew");
+        assert!(matches!(serde_json::from_str(lines[1]), Ok(Event::Finished { outcome, .. }) if outcome == failed));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use super::{Ended, Executor, Handle, Job, Message, Slot, ended, worker};
+use super::{Ended, Executor, Failure, Handle, Job, Message, Slot, ended, worker};
 use crate::{
     base::{Context, Exit, Result},
     event::Event,
@@ -29,9 +29,9 @@ impl Executor for Inline {
             let worked = catch_unwind(AssertUnwindSafe(|| worker::work(&args, &asked, &mut mirror)));
             let ended = match worked {
                 Ok(Ok(Exit::LeaseLost)) => Ended::Elsewhere,
-                Ok(Ok(_)) => ended(&folder, attempt, || "its thread left without a word".into()),
-                Ok(Err(error)) => ended(&folder, attempt, || error.to_string()),
-                Err(_) => ended(&folder, attempt, || "its thread panicked".into()),
+                Ok(Ok(_)) => ended(&folder, attempt, || Failure::death("its thread left without a word")),
+                Ok(Err(error)) => ended(&folder, attempt, || Failure::from(&error)),
+                Err(_) => ended(&folder, attempt, || Failure::death("its thread panicked")),
             };
             drop(sender.send(Message::Ended { run, ended }));
         };

@@ -14,13 +14,15 @@ pub mod worker;
 
 use std::sync::mpsc::Sender;
 
+use rustix::io::Errno;
+
 pub use inline::Inline;
 pub use process::Process;
 pub use slots::{Slot, Slots};
 
 use crate::{
     base::{
-        Result, RunId,
+        Error, Exit, Result, RunId,
         folders::{Root, RunFolder},
     },
     event::{Event, Outcome},
@@ -75,6 +77,8 @@ pub enum Ended {
         why: String,
         /// The step of the last whole checkpoint; 0 where there is none.
         step: u64,
+        /// Whether another try might go better.
+        retry: bool,
     },
     /// Another worker holds the run, or held it in the meantime; nothing was done.
     Elsewhere,
@@ -99,15 +103,69 @@ pub trait Handle {
     fn kill(&mut self);
 }
 
-/// How an attempt ended whose worker is gone: what its events say, or else that it died, and how.
-pub fn ended(folder: &RunFolder, attempt: u32, why: impl FnOnce() -> String) -> Ended {
-    match events::outcome(&folder.events(attempt)) {
-        Some(outcome) => Ended::Finished(outcome),
-        None => Ended::Died { why: why(), step: checkpoint::latest_step(folder).unwrap_or(0) },
+/// How an attempt ended whose worker is gone: what its events say, or else that it died.
+pub fn ended(folder: &RunFolder, attempt: u32, death: impl FnOnce() -> Failure) -> Ended {
+    if let Some(outcome) = events::outcome(&folder.events(attempt)) {
+        return Ended::Finished(outcome);
     }
+    let Failure { why, retry } = death();
+    Ended::Died { why, step: checkpoint::latest_step(folder).unwrap_or(0), retry }
+}
+
+/// Why an attempt went wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// In words: what a failed run is remembered by.
+    pub why: String,
+    /// Whether another try might go better.
+    pub retry: bool,
+}
+
+impl Failure {
+    /// Of a worker that vanished, which chance may have done.
+    pub fn death(why: impl Into<String>) -> Self {
+        Self { why: why.into(), retry: true }
+    }
+}
+
+impl From<&Error> for Failure {
+    /// A file system that hiccups and a device that others crowd may do better the next time. The spec will not, and a
+    /// full disk waits for a person.
+    fn from(error: &Error) -> Self {
+        let is_full = disk_is_full(&error.why);
+        let full = || is_full.then_some("free some space; `exp run` and `exp resume` go on from the last checkpoint");
+        let why = match error.hint.as_deref().or_else(full) {
+            Some(hint) => format!("{error} ({hint})"),
+            None => error.to_string(),
+        };
+        Self { why, retry: matches!(error.exit, Exit::Store | Exit::Unexpected) && !is_full }
+    }
+}
+
+/// Whether the system's words for a full disk or a used-up quota stand in `why`: no more than words is left of an error
+/// by the time that it ends an attempt.
+fn disk_is_full(why: &str) -> bool {
+    [Errno::NOSPC, Errno::DQUOT].into_iter().any(|full| why.contains(&std::io::Error::from(full).to_string()))
 }
 
 /// The name of this machine.
 fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_try_may_mend_is_told_from_what_it_will_not() {
+        let failure = |exit, why: &str| Failure::from(&Error::new(exit, "writing events.jsonl", why));
+        for (exit, retry) in [(Exit::Store, true), (Exit::Unexpected, true), (Exit::Spec, false)] {
+            let why = "writing events.jsonl: no luck".to_owned();
+            assert_eq!(failure(exit, "no luck"), Failure { why, retry });
+        }
+        let full = std::io::Error::from(Errno::NOSPC).to_string();
+        let full = failure(Exit::Store, &format!("saving: {full}"));
+        assert!(!full.retry && full.why.contains("No space left") && full.why.contains("free some space"), "{full:?}");
+    }
 }

@@ -19,7 +19,7 @@ use rustix::{
     process::{Pid, Signal, kill_process_group},
 };
 
-use super::{Ended, Executor, Handle, Job, Message, Slot, ended, events::last_line, worker};
+use super::{Ended, Executor, Failure, Handle, Job, Message, Slot, ended, events::last_line, worker};
 use crate::{
     base::{Context, Exit, Result},
     event::{Event, Outcome},
@@ -75,8 +75,8 @@ fn watch(job: &Job, output: PipeReader, child: &Mutex<Child>, sender: &Sender<Me
     let mut failure = None;
     for line in BufReader::new(output).lines().map_while(Result::ok) {
         let Ok(event) = serde_json::from_str::<Event>(&line) else { continue };
-        if let Event::Finished { outcome: Outcome::Failed { why, .. }, .. } = &event {
-            failure = Some(why.clone());
+        if let Event::Finished { outcome: Outcome::Failed { why, retry }, .. } = &event {
+            failure = Some(Failure { why: why.clone(), retry: *retry });
         }
         drop(sender.send(Message::Event { run, event }));
     }
@@ -84,8 +84,12 @@ fn watch(job: &Job, output: PipeReader, child: &Mutex<Child>, sender: &Sender<Me
     let ended = match status {
         Ok(status) if status.code() == Some(Exit::LeaseLost as i32) => Ended::Elsewhere,
         // A failure that it could not write down (on a full disk) is the cause of what follows from that.
-        Ok(status) => ended(&job.folder(), job.attempt, || failure.unwrap_or_else(|| cause(job, status))),
-        Err(error) => ended(&job.folder(), job.attempt, || format!("lost sight of its worker: {error}")),
+        Ok(status) => {
+            ended(&job.folder(), job.attempt, || failure.unwrap_or_else(|| Failure::death(cause(job, status))))
+        }
+        Err(error) => {
+            ended(&job.folder(), job.attempt, || Failure::death(format!("lost sight of its worker: {error}")))
+        }
     };
     drop(sender.send(Message::Ended { run, ended }));
 }
@@ -169,7 +173,7 @@ mod tests {
     }
 
     fn died(why: &str) -> Ended {
-        Ended::Died { why: why.into(), step: 0 }
+        Ended::Died { why: why.into(), step: 0, retry: true }
     }
 
     #[test]
@@ -183,7 +187,8 @@ mod tests {
     fn a_death_is_told_in_words() {
         assert_eq!(Play::part(2).ends(), died("exited with 101: panicked at engine.rs:7: no"));
         assert_eq!(Play::part(3).ends(), died("killed by SIGKILL"));
-        assert_eq!(Play::part(7).ends(), died("no space left"), "what it could say but not write down");
+        let full = Ended::Died { why: "no space left".into(), step: 0, retry: false };
+        assert_eq!(Play::part(7).ends(), full, "what it could say but not write down");
     }
 
     #[test]

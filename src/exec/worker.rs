@@ -18,7 +18,11 @@ use signal_hook::{
     iterator::Signals,
 };
 
-use super::{Job, Slot, device, events::EventLog, host};
+use super::{
+    Failure, Job, Slot, device,
+    events::{self, EventLog},
+    host,
+};
 use crate::{
     base::{
         Context, Error, Exit, Result, clock,
@@ -87,8 +91,7 @@ pub fn main(args: &Args) -> Exit {
     alone(args, &mut screen).unwrap_or_else(|error| {
         // There may be no log yet, or no room for the last event: the scheduler hears of it all the same.
         say(&error.to_string());
-        let outcome = Outcome::Failed { why: with_hint(&error), retry: false };
-        screen.show(&Event::Finished { at: clock::now(), outcome });
+        screen.show(&Event::Finished { at: clock::now(), outcome: failed(&error) });
         error.exit
     })
 }
@@ -120,11 +123,13 @@ struct Claim {
 }
 
 impl Claim {
-    /// `None` where another worker holds the run, or had it since the attempt was numbered.
+    /// `None` where another worker holds the run, had it since the attempt was numbered, or has done it.
     fn take(args: &Args) -> Result<Option<Self>> {
         let folder = RunFolder::new(&args.run);
         let Some(lock) = Lock::try_take(&folder.lock())? else { return Ok(None) };
-        if folder.attempts().last().is_some_and(|&last| last >= args.attempt) {
+        if let Some(&last) = folder.attempts().last()
+            && (last >= args.attempt || events::outcome(&folder.events(last)) == Some(Outcome::Done))
+        {
             return Ok(None);
         }
         // For people who ask since when, and by whom; nothing depends on it.
@@ -143,7 +148,7 @@ impl Claim {
         let mut events = EventLog::create(self.folder.events(args.attempt), mirror)?;
         let outcome = self.attempt(args, stop, &mut events).unwrap_or_else(|error| {
             say(&error.to_string());
-            Outcome::Failed { why: with_hint(&error), retry: false }
+            failed(&error)
         });
         let exit = match outcome {
             Outcome::Done => Exit::Done,
@@ -166,7 +171,7 @@ impl Claim {
             version: env!("CARGO_PKG_VERSION").into(),
         };
         events.emit(&Event::Started(started), true)?;
-        let peak = device::peak_flops(&root.cache(), &args.device, args.threads);
+        let peak = device::peak_flops(&root.cache(), &args.device, args.threads, stop);
         if let Err(error) = &peak {
             let message = format!("no MFU: {error}");
             events.emit(&Event::Warning { at: clock::now(), message }, false)?;
@@ -189,12 +194,9 @@ impl Claim {
     }
 }
 
-/// What a failed run is remembered by: the error, and what to do about it.
-fn with_hint(error: &Error) -> String {
-    match &error.hint {
-        Some(hint) => format!("{error} ({hint})"),
-        None => error.to_string(),
-    }
+fn failed(error: &Error) -> Outcome {
+    let Failure { why, retry } = error.into();
+    Outcome::Failed { why, retry }
 }
 
 /// Events on standard output, for the scheduler's screen. Nothing depends on them: what cannot be written is lost.
@@ -261,7 +263,7 @@ fn limit_threads(threads: usize) -> Result<()> {
     pool.build_global().doing(Exit::Unexpected, || format!("starting {threads} threads"))
 }
 
-/// One line on standard error, which is the attempt's log. A log that cannot be written is no reason to end.
+/// One line on standard error, which is the attempt's log and no screen: so `ui` has no part in it. A log that cannot be written is no reason to end.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -7,6 +7,8 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    fs,
+    io::ErrorKind,
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     time::{Duration, Instant},
 };
@@ -17,9 +19,14 @@ use super::{
     signals::Signals,
 };
 use crate::{
-    base::{Error, Result, RunId, clock, files::Lock, folders::Root},
+    base::{
+        Context, Error, Exit, Result, RunId, clock,
+        files::{self, Lock},
+        folders::{Root, RunFolder},
+    },
     event::{Note, Observer, Progress, RunState},
-    exec::{self, Executor, Handle, Job, Message, Process, Slot, Slots, device},
+    exec::{self, Executor, Failure, Handle, Job, Message, Process, Slot, Slots, device},
+    spec::{RunConfig, identity::FrozenRun},
     store::Store,
 };
 
@@ -71,10 +78,15 @@ pub fn dispatch_on(
     let gpus: Vec<String> = device::list().into_iter().map(|device| device.name).filter(|name| name != "cpu").collect();
     let tasks = runs.iter().map(|run| (task(run), standing(run))).collect();
     let (sender, messages) = channel();
+    let queue = Queue::new(tasks, device::cores(), &gpus, options.jobs);
+    if let Some(curbed) = queue.curbed(options.jobs) {
+        observer.see(&Progress::Message(curbed));
+    }
     let dispatcher = Dispatcher {
-        queue: Queue::new(tasks, device::cores(), &gpus, options.jobs),
+        queue,
         slots: Slots::new(root),
         active: BTreeMap::new(),
+        planned: runs.iter().map(|run| (run.frozen.id, &run.frozen)).collect(),
         known: runs.iter().map(|run| (run.frozen.id, known_attempt(run, root))).collect(),
         index_error: None,
         begun: Instant::now(),
@@ -98,7 +110,10 @@ struct Dispatcher<'a> {
     queue: Queue,
     slots: Slots,
     active: BTreeMap<RunId, Active>,
-    /// The last attempt at each run that we know of: a later one was made by another process.
+    /// The planned config of each run that has not been compared with the one in its folder.
+    planned: BTreeMap<RunId, &'a FrozenRun>,
+    /// The last attempt at each run that we know of, ours included: a later one was made by another process. One of ours
+    /// may have no folder, where its worker died before it made one.
     known: BTreeMap<RunId, u32>,
     index_error: Option<Error>,
     begun: Instant,
@@ -204,34 +219,65 @@ impl Dispatcher<'_> {
         if Lock::is_held(&folder.lock())? {
             return Ok(Input::Elsewhere { run });
         }
-        let last = folder.attempts().last().copied().unwrap_or(0);
-        if self.known.get(&run) != Some(&last) {
+        let last = last_attempt(&folder);
+        if last > self.known.get(&run).copied().unwrap_or(0) {
             return Ok(Input::Settled { run, state: self.catch_up(&run) });
         }
         let Some(slot) = self.slots.take(device, threads)? else { return Ok(Input::Busy { run }) };
         let job = Job { run, root: self.root.clone(), attempt: last + 1 };
-        let handle = match self.executor.start(&job, &slot, &self.sender) {
+        self.known.insert(run, job.attempt);
+        let begun = self.freeze(&run).and_then(|()| self.executor.start(&job, &slot, &self.sender));
+        let handle = match begun {
             Ok(handle) => handle,
             Err(error) => {
-                return Ok(Input::Ended { run, ended: exec::ended(&folder, job.attempt, || error.to_string()) });
+                return Ok(Input::Ended { run, ended: exec::ended(&folder, job.attempt, || Failure::from(&error)) });
             }
         };
-        self.known.insert(run, job.attempt);
         let threads = slot.threads;
         self.observer.see(&Progress::Started { run, attempt: job.attempt, slot: slot.device.clone(), threads });
         self.active.insert(run, Active { handle, _slot: slot });
         Ok(Input::Granted { run, threads })
     }
 
+    /// Before our first attempt at a run: brings the config in its folder up to the plan. While nobody has begun the run
+    /// that is all of it, afterwards only where its text lies; what it keeps of an older spec is said.
+    fn freeze(&mut self, run: &RunId) -> Result<()> {
+        let Some(planned) = self.planned.remove(run) else { return Ok(()) };
+        let folder = self.root.run(run);
+        let there: FrozenRun = files::read_json(&folder.config())?;
+        let mut frozen = planned.clone();
+        if last_attempt(&folder) > 0 {
+            let kept = kept(&there.config, &planned.config);
+            if !kept.is_empty() {
+                let message = format!("run {} keeps the {} that it began with", run.short(), kept.join(", "));
+                self.observer.see(&Progress::Message(message));
+            }
+            frozen = there.clone();
+            frozen.config.data.path.clone_from(&planned.config.data.path);
+        }
+        if frozen == there {
+            return Ok(());
+        }
+        // Whoever holds the run trains it by the config that is there, and a worker of ours will not get it.
+        let Some(_lock) = Lock::try_take(&folder.lock())? else { return Ok(()) };
+        files::write_json(&folder.config(), &frozen)?;
+        let taken_in = self.store.take_anew(run);
+        self.index(taken_in);
+        Ok(())
+    }
+
     fn give_up(&mut self, run: &RunId, why: String) {
         let attempt = self.known.get(run).copied().unwrap_or(0);
-        let noted = self.store.note(run, &Note::GaveUp { at: clock::now(), attempt, why });
+        let noted = spend(&self.root.run(run), attempt).and_then(|ours| match ours {
+            true => self.store.note(run, &Note::GaveUp { at: clock::now(), attempt, why }),
+            false => Ok(()),
+        });
         self.index(noted);
     }
 
     /// Takes in what another process did to a run, and says where the run stands after that.
     fn catch_up(&mut self, run: &RunId) -> RunState {
-        self.known.insert(*run, self.root.run(run).attempts().last().copied().unwrap_or(0));
+        self.known.insert(*run, last_attempt(&self.root.run(run)));
         self.ingest(run);
         let row = self.store.run(run);
         self.index(row).flatten().map_or(RunState::Queued, |row| row.state)
@@ -281,11 +327,44 @@ fn standing(run: &PlannedRun) -> Standing {
     }
 }
 
+/// What a run that has begun keeps of its config though the spec says something else by now: `checkpoint.every = 100`.
+/// Where the text lies, and what the scheduler alone looks at, goes by the spec.
+fn kept(began: &RunConfig, asked: &RunConfig) -> Vec<String> {
+    const BY_THE_SPEC: [&str; 3] = ["data.path", "run.retries", "run.timeout"];
+    let asked = asked.leaves();
+    let differ = began.leaves().into_iter().filter(|(leaf, value)| asked.get(leaf) != Some(value));
+    let kept = differ.filter(|(leaf, _)| !BY_THE_SPEC.contains(&leaf.as_str()));
+    kept.map(|(leaf, value)| format!("{leaf} = {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+        .collect()
+}
+
 /// A run that was new when it was planned had no attempt then: one that it has now is another process's.
 fn known_attempt(run: &PlannedRun, root: &Root) -> u32 {
     match run.reason {
         Reason::New => 0,
-        _ => root.run(&run.frozen.id).attempts().last().copied().unwrap_or(0),
+        _ => last_attempt(&root.run(&run.frozen.id)),
+    }
+}
+
+/// The number of the last attempt that has a folder; 0 where there is none.
+fn last_attempt(folder: &RunFolder) -> u32 {
+    folder.attempts().last().copied().unwrap_or(0)
+}
+
+/// Sees to it that the number of an attempt that is given up is not given to another: where its worker died before it
+/// made the attempt's folder, or could not be started, makes it. `false` where another process has taken the run up.
+///
+/// Not done before a worker is started: a folder without a worker that holds the run tells other schedulers that this
+/// attempt is over, and they would begin the next one.
+fn spend(folder: &RunFolder, attempt: u32) -> Result<bool> {
+    let path = folder.attempt(attempt);
+    if path.exists() {
+        return Ok(true);
+    }
+    let Some(_lock) = Lock::try_take(&folder.lock())? else { return Ok(false) };
+    match fs::create_dir(&path) {
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(false),
+        made => made.map(|()| true).doing(Exit::Store, || format!("making {}", path.display())),
     }
 }
 

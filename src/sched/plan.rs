@@ -6,6 +6,8 @@ use std::{
     fmt::Display,
 };
 
+use serde_json::Value;
+
 use crate::{
     base::{Error, Exit, Result, RunId, files, folders::Root},
     cost::Cost,
@@ -14,6 +16,7 @@ use crate::{
     exec::device::{self, kind},
     spec::{
         RunConfig, Sweep,
+        config::ModelConfig,
         identity::{self, FORMAT, FrozenRun},
     },
     store::{RunRow, Store},
@@ -76,7 +79,8 @@ pub struct Plan {
 /// # Errors
 ///
 /// [`Exit::Spec`], with the place in the spec, for the first point that cannot be run here: its device is not at hand or
-/// does not suit its settings, its corpus is missing or too short, the run that it starts from is unknown.
+/// does not suit its settings, its corpus is missing or too short, the run that it starts from is unknown, unfinished or
+/// of another shape.
 pub fn plan(sweep: &Sweep, root: &Root, store: Option<&Store>) -> Result<Plan> {
     let mut planner = Planner { sweep, root, store, devices: HashMap::new(), corpora: HashMap::new() };
     let mut seen = HashSet::new();
@@ -146,7 +150,7 @@ impl Planner<'_> {
         self.sweep.check(point, &config)?;
         let corpus = self.corpus(point, &config)?;
         if let Some(run) = &config.run.init_from {
-            config.run.init_from = Some(self.ancestor(point, run)?.to_string());
+            config.run.init_from = Some(self.ancestor(point, run, &config.model, corpus.vocab_size)?.to_string());
         }
         let id = identity::run_id(&config, Some(&corpus.hash));
         let frozen =
@@ -180,22 +184,35 @@ impl Planner<'_> {
         };
         self.corpora.insert(key, corpus.clone());
         if let Err(why) = corpus.check_context(config.model.context) {
-            let hint = format!("use a context below {}, or more text", corpus.train_tokens.min(corpus.val_tokens));
+            let hint = match corpus.train_tokens.min(corpus.val_tokens).saturating_sub(1) {
+                0 => "use more text".to_owned(),
+                longest => format!("use a context of at most {longest}, or more text"),
+            };
             return Err(self.error(point, "model.context", why, Some(&hint)));
         }
         Ok(corpus)
     }
 
-    /// The run that `run.init_from` names.
-    fn ancestor(&self, point: usize, prefix: &str) -> Result<RunId> {
+    /// The run that `run.init_from` names: done, since the best weights of one that is not depend on when one asks, and of
+    /// the same shape as a network of `model` and `vocab_size`.
+    fn ancestor(&self, point: usize, prefix: &str, model: &ModelConfig, vocab_size: usize) -> Result<RunId> {
         let leaf = "run.init_from";
         let Some(store) = self.store else {
             return Err(self.error(point, leaf, format!("there is no run {prefix:?}: none is stored yet"), None));
         };
         let found = store.find(prefix).map_err(|error| self.error_of(point, leaf, &error))?;
+        let id = found.id.short();
+        if found.state != RunState::Done {
+            let why = format!("the run {id} is {}, and only one that is done can be started from", found.state.word());
+            return Err(self.error(point, leaf, why, Some(&format!("finish it first: exp resume {id}"))));
+        }
         if !store.artifacts(&found.id)?.iter().any(|artifact| artifact.kind == "checkpoint") {
-            let why = format!("the run {} has no checkpoint to start from", found.id.short());
-            return Err(self.error(point, leaf, why, Some("train it first")));
+            return Err(self.error(point, leaf, format!("the run {id} has no checkpoint to start from"), None));
+        }
+        let theirs: FrozenRun = files::read_json(&self.root.run(&found.id).config())?;
+        if let Some((what, has, needs)) = misfit((&theirs.config.model, theirs.vocab_size), (model, vocab_size)) {
+            let why = format!("the weights of run {id} do not fit: it has {what} {has}, and this run {needs}");
+            return Err(self.error(point, leaf, why, None));
         }
         Ok(found.id)
     }
@@ -211,6 +228,19 @@ impl Planner<'_> {
             _ => error.clone(),
         }
     }
+}
+
+/// What of two networks keeps one from starting with the other's weights: any leaf of the model but dropout, which has no
+/// weights, and the number of tokens. The leaf and its two values.
+fn misfit(
+    (has, has_vocab): (&ModelConfig, usize),
+    (needs, needs_vocab): (&ModelConfig, usize),
+) -> Option<(String, Value, Value)> {
+    let leaves = |model: &ModelConfig| RunConfig { model: model.clone(), ..RunConfig::default() }.leaves();
+    let theirs = leaves(has).into_iter().zip(leaves(needs)).map(|((leaf, has), (_, needs))| (leaf, has, needs));
+    theirs
+        .chain([("vocab_size".to_owned(), has_vocab.into(), needs_vocab.into())])
+        .find(|(leaf, has, needs)| leaf != "model.dropout" && has != needs)
 }
 
 #[cfg(test)]
@@ -291,7 +321,7 @@ data: {corpus_chars: 20000}
     fn what_cannot_run_here_is_refused_where_the_spec_says_it() {
         let lab = Lab::new();
         for (spec, words) in [
-            ("grid: {context: [16, 4096]}", ["context: [16, 4096]", "a context of 4096 needs at least"]),
+            ("grid: {context: [16, 4096]}", ["context: [16, 4096]", "a context of 4096 needs at least 4097"]),
             ("run: {device: cudda}", ["device: cudda", "did you mean `cuda`?"]),
             ("train: {dtype: bf16}", ["dtype: bf16", "needs a GPU"]),
             ("run: {init_from: abc123}", ["init_from: abc123", "no run"]),
@@ -326,11 +356,24 @@ data: {corpus_chars: 20000}
     }
 
     #[test]
-    fn a_run_that_another_starts_from_is_named_whole_and_must_have_a_checkpoint() {
+    fn a_text_too_short_for_any_context_asks_for_more_text() {
+        let lab = Lab::new();
+        let path = lab.folder.path().join("short.txt");
+        for (text, hint) in
+            [("abcdefghij", "hint: use more text"), (&"ab".repeat(20), "hint: use a context of at most 3, or")]
+        {
+            std::fs::write(&path, text).unwrap();
+            let error = lab.refusal(&format!("grid: {{corpus: [text], path: [{}]}}", path.display()));
+            assert!(error.contains("needs at least 17") && error.contains(hint), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_another_starts_from_is_named_whole_and_must_be_done_with_a_checkpoint_that_fits() {
         let lab = Lab::new();
         let run = lab.plan("").unwrap().runs.remove(0);
         let from = format!("run: {{init_from: {}}}", &run.frozen.id.to_string()[..8]);
-        lab.attempt(&run, &[started()]);
+        lab.attempt(&run, &[started(), finished(Outcome::Done)]);
         assert!(lab.refusal(&from).contains("has no checkpoint"));
         let file = FileRef { name: "model.safetensors".into(), bytes: 1, blake3: String::new() };
         let folder = "checkpoints/step-5.attempt-1".to_owned();
@@ -339,7 +382,21 @@ data: {corpus_chars: 20000}
         let place = lab.root.run(&run.frozen.id).path().join(&saved.folder);
         std::fs::create_dir_all(&place).unwrap();
         std::fs::write(place.join("model.safetensors"), "w").unwrap();
-        lab.attempt(&run, &[started(), Event::Checkpointed(saved)]);
+        let events = [started(), Event::Checkpointed(saved), finished(Outcome::Done)];
+        lab.attempt(&run, &events[..2]);
+        let unfinished = lab.refusal(&from);
+        assert!(unfinished.contains("init_from: ") && unfinished.contains("is interrupted, and only"), "{unfinished}");
+        lab.attempt(&run, &events);
+        for (leaves, misfit) in [
+            ("d_ff: 32", "model.d_ff 64, and this run 32"),
+            ("tokenizer: byte", "and this run 256"),
+            ("context: 8", "model.context 16, and this run 8"),
+        ] {
+            let (leaf, value) = leaves.split_once(": ").unwrap();
+            let error = lab.refusal(&format!("{from}\ngrid: {{{leaf}: [{value}]}}"));
+            assert!(error.contains(misfit) && error.contains("init_from: "), "{error}");
+        }
+        assert!(lab.plan(&format!("{from}\ngrid: {{dropout: [0.5]}}")).is_ok(), "dropout has no weights");
         let child = &lab.plan(&from).unwrap().runs[0].frozen;
         assert_eq!(child.config.run.init_from, Some(run.frozen.id.to_string()));
         assert_ne!(child.id, run.frozen.id);

@@ -221,6 +221,14 @@ impl Queue {
         Self { entries, index, order, places, halt: Halt::No }
     }
 
+    /// Why fewer runs go at once on the CPU than were asked for, where that is so.
+    pub fn curbed(&self, asked: Option<usize>) -> Option<String> {
+        let cpu = &self.places[0];
+        let asked = asked.filter(|&asked| asked > cpu.jobs && self.waiting_for(cpu) > 0)?;
+        let bound = if cpu.jobs == cpu.threads { "cores" } else { "runs to train on the CPU" };
+        Some(format!("{asked} jobs are more than there are {bound}: {} at a time", cpu.jobs))
+    }
+
     /// Takes in what happened at `now`, counted since the sweep began, and says what to do. Inputs about runs that they
     /// do not fit are ignored.
     pub fn step(&mut self, now: Duration, input: Input) -> Vec<Action> {
@@ -397,8 +405,11 @@ impl Queue {
             Ended::Elsewhere => return self.elsewhere(run, actions),
             Ended::Finished(Outcome::Done) => RunState::Done,
             Ended::Finished(Outcome::Failed { why, retry }) => {
-                if retry && !halted && self.again(now, run, &why, actions) {
-                    return;
+                if retry && !halted {
+                    entry.task.from.get_or_insert(0); // it has begun; the store knows how far it came
+                    if self.again(now, run, &why, "from its last checkpoint", actions) {
+                        return;
+                    }
                 }
                 RunState::Failed { why }
             }
@@ -408,9 +419,9 @@ impl Queue {
             }
             Ended::Finished(Outcome::Interrupted { step }) => RunState::Interrupted { step },
             Ended::Died { step, .. } if halted => RunState::Interrupted { step },
-            Ended::Died { why, step } => {
+            Ended::Died { why, step, retry } => {
                 entry.task.from = Some(step);
-                if !self.again(now, run, &why, actions) {
+                if !(retry && self.again(now, run, &why, &format!("from step {step}"), actions)) {
                     self.give_up(run, why, actions);
                 }
                 return;
@@ -420,12 +431,12 @@ impl Queue {
     }
 
     /// Lets a run wait for another try, later after each, unless it has had them all.
-    fn again(&mut self, now: Duration, run: RunId, why: &str, actions: &mut Vec<Action>) -> bool {
+    fn again(&mut self, now: Duration, run: RunId, why: &str, from: &str, actions: &mut Vec<Action>) -> bool {
         let Some(entry) = self.entry(run).filter(|entry| entry.deaths < entry.task.retries) else { return false };
         entry.standing = Standing::Waiting(now + RETRY_AFTER * 2u32.saturating_pow(entry.deaths).min(1 << 10));
         entry.deaths += 1;
-        let (from, of) = (entry.task.from.unwrap_or(0), entry.task.retries);
-        let go_on = format!("starting it again from step {from} (try {} of {of})", entry.deaths);
+        let of = entry.task.retries;
+        let go_on = format!("starting it again {from} (try {} of {of})", entry.deaths);
         actions.push(Action::Say(format!("{}: {why}; {go_on}", run.short())));
         true
     }

@@ -55,7 +55,7 @@ fn stopped(step: u64) -> Ended {
 }
 
 fn killed() -> Ended {
-    Ended::Died { why: "killed by SIGKILL".into(), step: 40 }
+    Ended::Died { why: "killed by SIGKILL".into(), step: 40, retry: true }
 }
 
 fn report(n: usize, state: RunState) -> Action {
@@ -79,6 +79,14 @@ fn jobs_cut_the_cpu_into_whole_threads() {
     let mut q = queue(3, 4, Some(1));
     assert_eq!(tell(&mut q, 0.0, Input::Tick).0, [(0, 4)]);
     assert_eq!(ends(&mut q, 1.0, 0, done()).0, [(1, 4)]);
+}
+
+#[test]
+fn more_jobs_than_can_be_are_curbed_and_that_is_said() {
+    let curbed = |runs, cores, asked| queue(runs, cores, asked).curbed(asked);
+    assert_eq!(curbed(9, 2, Some(8)).unwrap(), "8 jobs are more than there are cores: 2 at a time");
+    assert_eq!(curbed(3, 8, Some(4)).unwrap(), "4 jobs are more than there are runs to train on the CPU: 3 at a time");
+    assert_eq!((curbed(9, 8, Some(8)), curbed(9, 2, None), curbed(0, 2, Some(8))), (None, None, None));
 }
 
 #[test]
@@ -156,6 +164,29 @@ fn a_failure_that_would_come_again_is_final() {
     let failed = Ended::Finished(Outcome::Failed { why: why.clone(), retry: false });
     assert_eq!(ends(&mut q, 1.0, 0, failed).1, [report(0, RunState::Failed { why })]);
     assert!(q.is_over());
+}
+
+#[test]
+fn a_failure_that_may_not_come_again_is_tried_again() {
+    let mut q = queue(1, 1, None);
+    tell(&mut q, 0.0, Input::Tick);
+    let why = "out of memory".to_owned();
+    let failed = Ended::Finished(Outcome::Failed { why: why.clone(), retry: true });
+    let said = ends(&mut q, 1.0, 0, failed.clone()).1;
+    assert!(matches!(&said[..], [Action::Say(what)] if what.contains("again from its last checkpoint (try 1 of 1)")));
+    assert_eq!(q.summary().interrupted, [id(0)], "where a stop request comes before the next try");
+    assert_eq!(tell(&mut q, 2.0, Input::Tick).0, [(0, 1)]);
+    assert_eq!(ends(&mut q, 3.0, 0, failed).1, [report(0, RunState::Failed { why })]);
+}
+
+#[test]
+fn a_death_that_would_come_again_is_final() {
+    let mut q = queue(1, 1, None);
+    tell(&mut q, 0.0, Input::Tick);
+    let why = "no space left".to_owned();
+    let full = Ended::Died { why: why.clone(), step: 40, retry: false };
+    let gave_up = [Action::GiveUp { run: id(0), why: why.clone() }, report(0, RunState::Failed { why })];
+    assert_eq!(ends(&mut q, 1.0, 0, full).1, gave_up);
 }
 
 #[test]

@@ -37,6 +37,19 @@ impl Store {
         let root = self.root.clone();
         self.write(|index| take_run(index, &root, &folder))
     }
+
+    /// Forgets what is known of a run and takes in its folder from the start: after its config was replaced, which is
+    /// otherwise taken in once.
+    ///
+    /// # Errors
+    /// As [`Store::ingest`].
+    pub fn take_anew(&mut self, id: &RunId) -> Result<()> {
+        let (root, folder) = (self.root.clone(), self.root.run(id));
+        self.write(|index| {
+            forget(index, &root, &folder)?;
+            take_run(index, &root, &folder)
+        })
+    }
 }
 
 /// The run whose id starts with a folder's name: 'g' follows the last hex digit.

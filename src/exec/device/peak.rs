@@ -2,6 +2,7 @@
 
 use std::{
     path::Path,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -10,11 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use super::kind;
 use crate::base::{
-    Context, Exit, Result,
+    Context, Error, Exit, Result,
     clock::{self, Millis},
     files::{self, Lock},
     machine,
 };
+use crate::train::Stop;
 
 /// One line of the cache.
 #[derive(Debug, Serialize, Deserialize)]
@@ -29,9 +31,9 @@ struct Peak {
 
 /// FLOP/s of a square f32 matrix product on `device` with `threads` CPU threads, from the cache or measured now.
 ///
-/// Processes that ask at once wait for one of them to measure. A worker asks before anything else, so that the first
-/// workers on a host stand still, and their cores idle, while one measures.
-pub fn peak_flops(cache: &Path, device: &str, threads: usize) -> Result<f64> {
+/// Processes that ask at once wait for one of them to measure, unless they are asked to stop meanwhile. A worker asks
+/// before anything else, so that the first workers on a host stand still, and their cores idle, while one measures.
+pub fn peak_flops(cache: &Path, device: &str, threads: usize, stop: &Stop) -> Result<f64> {
     let path = cache.join("peaks.json");
     let (host, processor) = (crate::exec::host(), machine::cpu_model());
     let known = |peaks: &[Peak]| {
@@ -41,7 +43,7 @@ pub fn peak_flops(cache: &Path, device: &str, threads: usize) -> Result<f64> {
     if let Some(flops) = known(&read(&path)) {
         return Ok(flops);
     }
-    let _alone = Lock::take(&cache.join("peaks.lock"))?;
+    let _alone = alone(cache, stop)?;
     let mut peaks = read(&path);
     if let Some(flops) = known(&peaks) {
         return Ok(flops);
@@ -50,6 +52,20 @@ pub fn peak_flops(cache: &Path, device: &str, threads: usize) -> Result<f64> {
     peaks.push(Peak { host, processor, device: device.into(), threads, flops, at: clock::now() });
     files::write_json(&path, &peaks)?;
     Ok(flops)
+}
+
+/// The lock of those who measure.
+fn alone(cache: &Path, stop: &Stop) -> Result<Lock> {
+    loop {
+        if let Some(lock) = Lock::try_take(&cache.join("peaks.lock"))? {
+            return Ok(lock);
+        }
+        if stop.requested() {
+            let doing = "waiting for another worker that measures the matmul peak";
+            return Err(Error::new(Exit::Interrupted, doing, "asked to stop"));
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// What is cached; a file that cannot be read is made anew.
@@ -104,7 +120,7 @@ mod tests {
     #[test]
     fn a_peak_is_measured_once_even_by_many_at_once() {
         let dir = tempfile::tempdir().unwrap();
-        let ask = || peak_flops(dir.path(), "cpu", 1).unwrap();
+        let ask = || peak_flops(dir.path(), "cpu", 1, &Stop::default()).unwrap();
         let flops: Vec<f64> = std::thread::scope(|scope| {
             let asking: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
             asking.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -117,7 +133,16 @@ mod tests {
     fn a_damaged_cache_is_measured_anew() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("peaks.json"), "[{").unwrap();
-        peak_flops(dir.path(), "cpu", 1).unwrap();
+        peak_flops(dir.path(), "cpu", 1, &Stop::default()).unwrap();
         assert_eq!(read(&dir.path().join("peaks.json")).len(), 1);
+    }
+
+    #[test]
+    fn who_waits_for_another_to_measure_can_be_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let _measuring = Lock::take(&dir.path().join("peaks.lock")).unwrap();
+        let stop = Stop::default();
+        stop.request();
+        assert!(peak_flops(dir.path(), "cpu", 1, &stop).unwrap_err().why.contains("asked to stop"));
     }
 }
