@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::base::checkpoints::FileRef;
 use crate::base::{Result, RunId, clock::Millis, num};
 
 /// One line of an attempt's `events.jsonl`.
@@ -142,17 +143,6 @@ pub struct Checkpointed {
     pub best: bool,
     /// Folders, relative to the run's, that were removed to keep to `checkpoint.keep_last` and `.keep_best`.
     pub removed: Vec<String>,
-}
-
-/// A file by name, size and content.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct FileRef {
-    /// Relative to the folder that names it.
-    pub name: String,
-    /// Its size.
-    pub bytes: u64,
-    /// blake3 of its content, in hex.
-    pub blake3: String,
 }
 
 /// How an attempt ended.

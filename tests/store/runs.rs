@@ -174,7 +174,7 @@ fn a_run_is_running_while_its_lock_is_held() {
     drop(held);
     let manifest = folder.checkpoints().join("step-40.attempt-1/manifest.json");
     fs::create_dir_all(manifest.parent().unwrap()).unwrap();
-    fs::write(manifest, "{}").unwrap();
+    fs::write(manifest, r#"{"files": []}"#).unwrap();
     assert_eq!(state(&store), RunState::Interrupted { step: 40 });
     assert_eq!(store.attempts(&ids[0]).unwrap()[0].outcome, "killed");
 
