@@ -18,7 +18,8 @@ use crate::{
     base::{
         Context, Error, Exit, Result,
         checkpoints::{Fault, MANIFEST, Manifest},
-        clock, files,
+        clock::{self, Millis},
+        files,
         folders::RunFolder,
         num,
     },
@@ -309,18 +310,16 @@ pub fn save(
     })
 }
 
-/// Removes what a killed attempt left half written.
+/// Removes what a killed attempt left half written. The worker that trains the run writes here alone; in the run's own
+/// folder others may be at it.
 pub fn clean(folder: &RunFolder) {
-    for entry in fs::read_dir(folder.checkpoints()).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(".aside-") {
-            let _ = fs::remove_dir_all(entry.path()); // left alone it is in nobody's way
-        }
-    }
+    files::sweep(&folder.checkpoints(), Millis::MIN);
+    files::sweep(folder.path(), files::DAY);
 }
 
 /// Writes all files of a checkpoint into a new folder, the manifest last; each is durable on return.
 fn write(aside: &Path, engine: &dyn Engine, state: &State) -> Result<Vec<FileRef>> {
-    fs::create_dir_all(aside).doing(Exit::Store, || format!("making {}", aside.display()))?;
+    files::make_folder(aside).doing(Exit::Store, || format!("making {}", aside.display()))?;
     let tensors = |parts: &[(&str, Part)]| -> Result<Vec<u8>> {
         let values =
             parts.iter().map(|&(prefix, part)| Ok((prefix, engine.read(part)?))).collect::<Result<Vec<_>>>()?;
