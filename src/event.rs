@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::base::checkpoints::FileRef;
 use crate::base::{Result, RunId, clock::Millis, num};
 
 /// One line of an attempt's `events.jsonl`.
@@ -71,16 +72,20 @@ pub struct Ready {
     /// Trained numbers, position table included.
     pub params: u64,
     /// Floating-point operations per trained token, forward and backward (see [`crate::cost`]).
+    #[serde(with = "num::float")]
     pub flops_per_token: f64,
     /// The measured matmul peak of the slot in FLOP/s; what MFU is a fraction of.
+    #[serde(with = "num::float_option", default)]
     pub peak_flops: Option<f64>,
     /// Distinct tokens.
     pub vocab_size: usize,
     /// blake3 of the corpus's text.
     pub corpus_hash: String,
     /// Characters per validation token: loss in nats per token becomes bits per character with it.
+    #[serde(with = "num::float")]
     pub chars_per_token: f64,
     /// The corpus's cost under its own grammar in bits per character, where known.
+    #[serde(with = "num::float_option", default)]
     pub corpus_bits_per_char: Option<f64>,
 }
 
@@ -93,17 +98,22 @@ pub struct Step {
     #[serde(with = "num::float")]
     pub loss: f64,
     /// The learning rate of this update.
+    #[serde(with = "num::float")]
     pub lr: f64,
     /// The global norm of the gradient before clipping.
     #[serde(with = "num::float")]
     pub grad_norm: f64,
     /// Wall time of all of the step, in ms.
+    #[serde(with = "num::float")]
     pub step_ms: f64,
     /// Of that, the wall time spent on loading data, in ms.
+    #[serde(with = "num::float")]
     pub data_ms: f64,
     /// Trained tokens per second of `step_ms`.
+    #[serde(with = "num::float")]
     pub tokens_per_second: f64,
     /// Model FLOPs utilization: achieved over peak FLOP/s.
+    #[serde(with = "num::float_option", default)]
     pub mfu: Option<f64>,
     /// Resident memory of the worker, in bytes.
     pub memory_bytes: u64,
@@ -124,6 +134,7 @@ pub struct Eval {
     #[serde(with = "num::float")]
     pub bits_per_char: f64,
     /// Wall time of the evaluation, in ms.
+    #[serde(with = "num::float")]
     pub eval_ms: f64,
 }
 
@@ -142,17 +153,6 @@ pub struct Checkpointed {
     pub best: bool,
     /// Folders, relative to the run's, that were removed to keep to `checkpoint.keep_last` and `.keep_best`.
     pub removed: Vec<String>,
-}
-
-/// A file by name, size and content.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct FileRef {
-    /// Relative to the folder that names it.
-    pub name: String,
-    /// Its size.
-    pub bytes: u64,
-    /// blake3 of its content, in hex.
-    pub blake3: String,
 }
 
 /// How an attempt ended.

@@ -161,8 +161,9 @@ impl Log {
         for event in events {
             match event.clone() {
                 Event::Ready(ready) => {
-                    self.steps.retain(|s| s.step <= ready.from_step);
-                    self.evals.retain(|e| e.step <= ready.from_step);
+                    let counts = |step| step <= ready.from_step && ready.from_step > 0;
+                    self.steps.retain(|s| counts(s.step));
+                    self.evals.retain(|e| counts(e.step));
                     self.ready.push(ready);
                 }
                 Event::Step(step) => self.steps.push(step),
@@ -275,7 +276,7 @@ fn the_newest_and_the_best_checkpoints_are_kept() {
     assert_eq!(on_disk, kept);
     let best = log.evals[1..].iter().min_by(|a, b| a.val_loss.total_cmp(&b.val_loss)).unwrap();
     if best.val_loss < log.evals[0].val_loss {
-        assert_eq!(checkpoint::best(&bench.folder).unwrap().step, best.step);
+        assert_eq!(checkpoint::best(&bench.folder).unwrap().unwrap().step, best.step);
         assert!(log.saved.iter().find(|s| s.step == best.step).unwrap().best);
     }
     let pointer = |name| fs::read_to_string(bench.folder.checkpoints().join(name)).unwrap();
@@ -283,18 +284,21 @@ fn the_newest_and_the_best_checkpoints_are_kept() {
     assert_eq!(pointer("best"), format!("step-{}.attempt-1\n", best.step));
 }
 
+/// Changes one bit in the middle of a file.
+fn flip(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
 #[test]
-fn a_damaged_checkpoint_is_named_and_the_one_before_it_used() {
+fn a_damaged_checkpoint_is_moved_aside_and_the_one_before_it_used() {
     let mut straight = Bench::new(config());
     let want = straight.log(&[]);
     type Damage = fn(&Path);
     let damages: [(&str, Damage); 3] = [
-        ("model.safetensors", |path| {
-            let mut bytes = fs::read(path).unwrap();
-            let middle = bytes.len() / 2;
-            bytes[middle] ^= 1;
-            fs::write(path, bytes).unwrap();
-        }),
+        ("model.safetensors", flip),
         ("optimizer.safetensors", |path| fs::write(path, b"cut short").unwrap()),
         ("manifest.json", |path| fs::remove_file(path).unwrap()),
     ];
@@ -308,11 +312,59 @@ fn a_damaged_checkpoint_is_named_and_the_one_before_it_used() {
         assert_eq!(outcome.unwrap(), Outcome::Done);
         log.append(&events);
         assert!(log.warnings.len() == 1 && log.warnings[0].contains(file), "{:?}", log.warnings);
-        assert!(log.warnings[0].contains("step-12.attempt-1"), "{:?}", log.warnings);
+        assert!(log.warnings[0].contains("is now damaged-step-12.attempt-1: "), "{:?}", log.warnings);
+        assert!(bench.folder.checkpoints().join("damaged-step-12.attempt-1").exists());
         assert_eq!(log.ready[1].from_step, 10);
         assert_eq!(log.bits(), want.bits());
         assert_eq!(bench.tensors(), straight.tensors());
     }
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_read_stops_the_run_and_is_used_when_it_can() {
+    let mut bench = Bench::new(config());
+    bench.attempt(Fate::IsStoppedAfter(15)).0.unwrap();
+    let (model, away) = (bench.newest().join("model.safetensors"), bench.folder.path().join("away"));
+    fs::rename(&model, &away).unwrap();
+    std::os::unix::fs::symlink(&model, &model).unwrap(); // reading it fails, and not because it is not there
+    let error = bench.attempt(Fate::Lives).0.unwrap_err();
+    assert!(error.doing.contains("step-12.attempt-1/model.safetensors"), "{error}");
+    fs::rename(&away, &model).unwrap();
+    let (outcome, events) = bench.attempt(Fate::Lives);
+    assert_eq!((outcome.unwrap(), Log::of(&events).ready[0].from_step), (Outcome::Done, 12));
+}
+
+#[test]
+fn a_damaged_checkpoint_is_no_longer_best() {
+    let mut bench = Bench::new(config());
+    bench.attempt(Fate::IsStoppedAfter(12)).0.unwrap();
+    let pointer = |bench: &Bench| fs::read_to_string(bench.folder.checkpoints().join("best")).unwrap();
+    let best = checkpoint::best(&bench.folder).unwrap().unwrap();
+    assert_eq!(pointer(&bench), format!("{}\n", best.name()));
+    flip(&best.path.join("model.safetensors"));
+    let next = checkpoint::best(&bench.folder).unwrap().unwrap();
+    assert_ne!(next, best, "who starts from it falls back");
+
+    bench.attempt(Fate::DiesAfter(3)).0.unwrap_err();
+    assert!(!best.path.exists() && pointer(&bench) == format!("{}\n", next.name()));
+}
+
+#[test]
+fn a_checkpoint_beyond_the_step_that_a_later_attempt_went_on_from_is_never_loaded() {
+    let mut bench = Bench::new(config());
+    bench.attempt(Fate::IsStoppedAfter(15)).0.unwrap();
+    let (newest, away) = (bench.newest(), bench.folder.path().join("away"));
+    fs::rename(&newest, &away).unwrap();
+    let (outcome, events) = bench.attempt(Fate::DiesAfter(2));
+    assert_eq!((outcome.is_err(), Log::of(&events).ready[0].from_step), (true, 10));
+    fs::create_dir_all(bench.folder.attempt(2)).unwrap();
+    let lines: Vec<_> = events.iter().map(|event| serde_json::to_string(event).unwrap() + "\n").collect();
+    fs::write(bench.folder.events(2), lines.concat()).unwrap();
+    fs::rename(&away, &newest).unwrap(); // it can be read again
+    let (outcome, events) = bench.attempt(Fate::Lives);
+    let log = Log::of(&events);
+    assert_eq!((outcome.unwrap(), log.ready[0].from_step), (Outcome::Done, 10));
+    assert!(log.warnings[0].contains("attempt 2 went on from step 10"), "{:?}", log.warnings);
 }
 
 #[test]
@@ -388,6 +440,11 @@ fn no_steps_mean_an_evaluation_alone() {
     let mut bench = Bench::new(none);
     let log = bench.log(&[]);
     assert_eq!((log.steps.len(), log.evals.len(), log.saved.len()), (0, 1, 1));
+
+    // Killed after the checkpoint and before its event: the next attempt starts anew, so it evaluates anew.
+    let mut bench = Bench::new(bench.frozen.config);
+    let log = bench.log(&[Fate::DiesAfter(2)]);
+    assert_eq!((log.ready[1].from_step, log.evals.len(), log.evals[0].step), (0, 1, 0));
 }
 
 #[test]

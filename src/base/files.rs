@@ -8,7 +8,16 @@ use std::{
     time::Duration,
 };
 
-use super::{Context, Exit, Result};
+use super::{
+    Context, Exit, Result,
+    clock::{self, Millis},
+};
+
+/// What the names of files and folders begin with that are not whole yet.
+pub const ASIDE: &str = ".aside-";
+
+/// In ms.
+pub const DAY: Millis = 24 * 60 * 60 * 1000;
 
 /// Writes `bytes` to `path` so that a reader sees the old file or the new one, never a part. Makes the folder.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
@@ -44,8 +53,8 @@ fn written_aside(
     fill: impl FnOnce(&mut File) -> std::io::Result<()>,
 ) -> std::io::Result<tempfile::NamedTempFile> {
     let folder = folder_of(path);
-    fs::create_dir_all(folder)?;
-    let mut aside = tempfile::Builder::new().prefix(".aside-").permissions(readable()).tempfile_in(folder)?;
+    make_folder(folder)?;
+    let mut aside = tempfile::Builder::new().prefix(ASIDE).permissions(readable()).tempfile_in(folder)?;
     fill(aside.as_file_mut())?;
     aside.as_file().sync_all()?;
     Ok(aside)
@@ -59,6 +68,32 @@ fn folder_of(path: &Path) -> &Path {
 fn readable() -> fs::Permissions {
     use std::os::unix::fs::PermissionsExt;
     fs::Permissions::from_mode(0o644)
+}
+
+/// Makes a folder and those above it that lack, durably: each stands in its parent when this returns.
+pub fn make_folder(path: &Path) -> std::io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = folder_of(path);
+    make_folder(parent)?;
+    match fs::create_dir(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => {} // another process was faster
+        made => made?,
+    }
+    sync_folder(parent)
+}
+
+/// Removes what killed writers left aside in a folder at least `age` ms ago. Whoever writes takes seconds, so that what is
+/// older than a [`DAY`] is nobody's. What cannot be removed stays: it is in nobody's way.
+pub fn sweep(folder: &Path, age: Millis) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_aside = entry.file_name().as_encoded_bytes().starts_with(ASIDE.as_bytes());
+        if is_aside && clock::now() - clock::modified(&path) >= age {
+            let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        }
+    }
 }
 
 /// Makes a rename or a new file inside `folder` durable.
@@ -132,9 +167,7 @@ impl Lock {
 
     fn open(path: &Path) -> Result<File> {
         let open = || {
-            if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder)?;
-            }
+            make_folder(folder_of(path))?;
             OpenOptions::new().create(true).read(true).append(true).open(path)
         };
         open().doing(Exit::Store, || format!("opening the lock {}", path.display()))
@@ -166,6 +199,27 @@ mod tests {
         assert!(error.unwrap_err().to_string().contains("b.json: no space left"));
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left aside");
+    }
+
+    #[test]
+    fn folders_are_made_by_many_at_once_and_only_old_remains_are_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b/c");
+        std::thread::scope(|s| (0..8).for_each(|_| drop(s.spawn(|| make_folder(&path).unwrap()))));
+        fs::write(path.join("file"), "").unwrap();
+        assert!(make_folder(&path.join("file/d")).is_err());
+
+        fs::create_dir_all(path.join(".aside-folder/deep")).unwrap();
+        fs::write(path.join(".aside-file"), "").unwrap();
+        let names = || fs::read_dir(&path).unwrap().count();
+        sweep(&path, DAY);
+        assert_eq!(names(), 3, "somebody may be writing them");
+        let old = fs::FileTimes::new().set_modified(std::time::SystemTime::now() - Duration::from_secs(90_000));
+        for name in [".aside-file", ".aside-folder"] {
+            File::open(path.join(name)).unwrap().set_times(old).unwrap();
+        }
+        sweep(&path, DAY);
+        assert_eq!(names(), 1);
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! runs/<id16>/journal.jsonl                     what other commands say of the run
 //! runs/<id16>/attempt-K/events.jsonl            what happened, written by the worker alone
 //! runs/<id16>/attempt-K/log.txt                 the worker's standard error
-//! runs/<id16>/checkpoints/step-N.attempt-K/     a checkpoint
+//! runs/<id16>/checkpoints/step-N.attempt-K/     a checkpoint; damaged-step-N... or void-step-N... once it is none
 //! reports/<name>/                               pictures, tables
 //! ```
 
@@ -76,9 +76,14 @@ impl Root {
         self.experiment(name).join("journal.jsonl")
     }
 
+    /// The pictures and tables of all experiments.
+    pub fn reports(&self) -> PathBuf {
+        self.path.join("reports")
+    }
+
     /// The pictures and tables of an experiment.
     pub fn report(&self, experiment: &str) -> PathBuf {
-        self.path.join("reports").join(experiment)
+        self.reports().join(experiment)
     }
 
     /// How a path under the root is written down, so that the root may move.

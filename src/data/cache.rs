@@ -118,7 +118,7 @@ fn make(corpus: &dyn Corpus, key: &str, config: &DataConfig, folder: &Path) -> R
             fs::remove_dir_all(left_over).doing(Exit::Store, doing)?;
         }
     }
-    fs::create_dir_all(&aside).doing(Exit::Store, doing)?;
+    files::make_folder(&aside).doing(Exit::Store, doing)?;
     let ends = write_tokens(&text.text, &*tokenizer, token_bytes, &aside.join("train.bin"))?;
     let total = ends.last().map_or(0, |end| end.tokens);
     let train_tokens = (total as f64 * (1.0 - config.val_fraction)) as u64; // nanoGPT's rounding

@@ -262,11 +262,6 @@ impl RunConfig {
         leaves.into_iter().collect()
     }
 
-    /// The width of one attention head.
-    pub fn head_width(&self) -> usize {
-        self.model.d_model / self.model.heads
-    }
-
     /// Tokens per optimizer update.
     pub fn tokens_per_step(&self) -> u64 {
         (self.train.batch * self.train.grad_accum * self.model.context) as u64

@@ -1,6 +1,6 @@
 //! What happened to one run: its curves, its attempts, its files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use rusqlite::{Connection, Row, named_params};
 
@@ -11,7 +11,7 @@ use super::{
     state::Latest,
 };
 use crate::{
-    base::{Result, RunId, files, files::Lock, folders::RunFolder},
+    base::{Result, RunId, checkpoints, files, files::Lock, folders::RunFolder},
     event::{Outcome, Started},
 };
 
@@ -94,7 +94,7 @@ impl Store {
         let mut artifacts = Vec::new();
         if folder.config().exists() {
             let content = files::read(&folder.config())?;
-            let blake3 = blake3::hash(&content).to_hex().to_string();
+            let blake3 = Some(blake3::hash(&content).to_hex().to_string());
             artifacts.extend(self.file("config", &folder.config()).map(|file| Artifact { blake3, ..file }));
         }
         for attempt in folder.attempts() {
@@ -108,7 +108,7 @@ impl Store {
     /// A file that may still grow; `None` where it is not there.
     fn file(&self, kind: &str, path: &std::path::Path) -> Option<Artifact> {
         let bytes = path.metadata().ok()?.len();
-        Some(Artifact { kind: kind.into(), step: None, path: self.root.relative(path), bytes, blake3: String::new() })
+        Some(Artifact { kind: kind.into(), step: None, path: self.root.relative(path), bytes, blake3: None })
     }
 
     fn checkpoints(&self, id: &RunId, folder: &RunFolder) -> Result<Vec<Artifact>> {
@@ -132,14 +132,31 @@ impl Store {
                 .collect::<rusqlite::Result<Vec<_>>>()
         })?;
         if folder.path().exists() {
-            // A worker that is killed after it removed a checkpoint has no time to say so.
+            // A worker that is killed after it wrote or removed a checkpoint has no time to say so.
             files.retain(|file| folder.path().join(&file.path).exists());
+            let told: HashSet<String> = files.iter().map(|file| file.path.clone()).collect();
+            files.extend(on_disk(folder).filter(|file| !told.contains(&file.path)));
+            files.sort_by(|a, b| (a.step, &a.path).cmp(&(b.step, &b.path)));
         }
         for file in &mut files {
             file.path = self.root.relative(&folder.path().join(&file.path));
         }
         Ok(files)
     }
+}
+
+/// The files of all whole checkpoints in a run's folder, their paths as seen from it.
+fn on_disk(folder: &RunFolder) -> impl Iterator<Item = Artifact> {
+    checkpoints::list(folder).into_iter().flat_map(|saved| {
+        let files = saved.manifest().map_or_else(|_| Vec::new(), |manifest| manifest.files);
+        files.into_iter().map(move |file| Artifact {
+            kind: "checkpoint".into(),
+            step: Some(saved.step),
+            path: format!("{}/{}", saved.relative(), file.name),
+            bytes: file.bytes,
+            blake3: Some(file.blake3),
+        })
+    })
 }
 
 /// The outcome of an attempt that ended without a word.
@@ -154,8 +171,8 @@ fn attempt_row(row: &Row) -> rusqlite::Result<AttemptRow> {
         ended: row.get("ended")?,
         outcome: match (latest.outcome, latest.gave_up) {
             (Some(Outcome::Done), _) => "done".into(),
-            (Some(Outcome::Failed { why, .. }), _) | (None, Some(why)) => format!("failed: {why}"),
-            (Some(Outcome::Interrupted { step }), _) => format!("interrupted at step {step}"),
+            (_, Some(why)) | (Some(Outcome::Failed { why, .. }), None) => format!("failed: {why}"),
+            (Some(Outcome::Interrupted { step }), None) => format!("interrupted at step {step}"),
             (None, None) => KILLED.into(),
         },
         warnings: Vec::new(),

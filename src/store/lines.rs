@@ -73,7 +73,7 @@ impl Lines {
 pub fn append(path: &Path, value: &impl Serialize) -> Result<()> {
     let append = || -> io::Result<()> {
         let folder = path.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder)?;
+        files::make_folder(folder)?;
         let mut file = File::options().create(true).read(true).append(true).open(path)?;
         let mut line = serde_json::to_vec(value)?;
         line.push(b'\n');

@@ -37,7 +37,11 @@ use std::{
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
-use crate::base::{Error, Exit, Result, files::Lock, folders::Root};
+use crate::base::{
+    Error, Exit, Result,
+    files::{self, Lock},
+    folders::Root,
+};
 
 pub use rows::{Artifact, AttemptRow, Damage, ExperimentRow, Point, RunRow};
 
@@ -65,6 +69,7 @@ impl Store {
         if !root.database().exists() {
             rebuild::Aside::new(root)?.put_in_place(&lock)?;
         }
+        sweep(root);
         Self::connect(root, root.database())
     }
 
@@ -130,6 +135,16 @@ impl Store {
             Ok(changed)
         };
         write().map_err(|e| failed("writing", &self.path, e))
+    }
+}
+
+/// Removes what killed processes left aside. Not in the folders of runs, of which there are many: there a worker does so
+/// when it starts.
+fn sweep(root: &Root) {
+    files::sweep(&root.runs(), files::DAY);
+    files::sweep(&root.cache(), files::DAY);
+    for report in std::fs::read_dir(root.reports()).into_iter().flatten().flatten() {
+        files::sweep(&report.path(), files::DAY);
     }
 }
 

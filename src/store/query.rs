@@ -143,6 +143,9 @@ impl Store {
         })?;
         let finish = |(mut row, latest): (RunRow, Option<Latest>)| {
             row.state = state::state(&self.root.run(&row.id), &row.config, latest.as_ref())?;
+            if let RunState::Interrupted { step } = row.state {
+                row.step = step; // what lies beyond is logged, but will be done again
+            }
             row.experiments = experiments.remove(&row.id).unwrap_or_default();
             row.experiments.sort_by_key(|name| Some(name.as_str()) != asked);
             Ok(row)

@@ -40,8 +40,8 @@ impl Aside {
     /// An empty index.
     pub fn new(root: &Root) -> Result<Self> {
         let make = || {
-            fs::create_dir_all(root.runs())?;
-            tempfile::Builder::new().prefix(".aside-").tempdir_in(root.runs())
+            files::make_folder(&root.runs())?;
+            tempfile::Builder::new().prefix(files::ASIDE).tempdir_in(root.runs())
         };
         let folder = make().doing(Exit::Store, || format!("making an index in {}", root.runs().display()))?;
         let path = folder.path().join("exp.db");

@@ -17,7 +17,7 @@ pub struct RunRow {
     pub config: RunConfig,
     /// Where it stands. `Running` only where a worker holds the run's lock now.
     pub state: RunState,
-    /// Updates done and logged.
+    /// Updates done and logged; of an interrupted run, those that it goes on from.
     pub step: u64,
     /// The lowest finite validation loss, and its step.
     pub best: Option<(u64, f64)>,
@@ -51,7 +51,7 @@ pub struct AttemptRow {
 /// A file of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Artifact {
-    /// `checkpoint`, `log`, `config`.
+    /// `config`, `events`, `log`, `checkpoint`.
     pub kind: String,
     /// The step it holds, where it has one.
     pub step: Option<u64>,
@@ -59,8 +59,8 @@ pub struct Artifact {
     pub path: String,
     /// Its size.
     pub bytes: u64,
-    /// blake3 of its content, in hex; empty for files that still grow.
-    pub blake3: String,
+    /// blake3 of its content, in hex; `None` for events and logs, which may grow as long as a worker lives.
+    pub blake3: Option<String>,
 }
 
 /// An experiment: a name and the points of the last spec run under it.

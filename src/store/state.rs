@@ -5,7 +5,7 @@ use rusqlite::Row;
 
 use super::columns::from_json_option;
 use crate::{
-    base::{Result, clock, files::Lock, folders::RunFolder},
+    base::{Result, checkpoints, clock, files::Lock, folders::RunFolder},
     event::{Outcome, RunState, Started},
     spec::RunConfig,
 };
@@ -42,11 +42,10 @@ pub fn state(folder: &RunFolder, config: &RunConfig, latest: Option<&Latest>) ->
     }
     Ok(match latest {
         None => RunState::Queued,
-        Some(Latest { outcome: Some(Outcome::Done), .. }) => RunState::Done,
         Some(Latest { gave_up: Some(why), .. }) => RunState::Failed { why: why.clone() },
         Some(Latest { outcome: Some(Outcome::Failed { why, .. }), .. }) => RunState::Failed { why: why.clone() },
         Some(Latest { outcome: Some(Outcome::Interrupted { step }), .. }) => RunState::Interrupted { step: *step },
-        Some(_) => RunState::Interrupted { step: last_checkpoint(folder).unwrap_or(0) },
+        Some(_) => RunState::Interrupted { step: checkpoints::latest_step(folder).unwrap_or(0) },
     })
 }
 
@@ -60,44 +59,9 @@ fn running(folder: &RunFolder, config: &RunConfig, latest: Option<&Latest>) -> R
     }
 }
 
-/// The step of the newest whole checkpoint in a run's folder. The manifest is written last. A later attempt's checkpoint
-/// is newer, even at an earlier step: that attempt could not use what lay beyond.
-fn last_checkpoint(folder: &RunFolder) -> Option<u64> {
-    let entries = std::fs::read_dir(folder.checkpoints()).ok()?.flatten();
-    let whole = entries.filter(|entry| entry.path().join("manifest.json").exists());
-    let newest = whole.filter_map(|entry| {
-        let name = entry.file_name();
-        let (step, attempt) = name.to_str()?.strip_prefix("step-")?.split_once(".attempt-")?;
-        Some((attempt.parse::<u32>().ok()?, step.parse::<u64>().ok()?))
-    });
-    newest.max().map(|(_, step)| step)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_last_checkpoint_is_the_newest_whole_one() {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = RunFolder::new(dir.path());
-        assert_eq!(last_checkpoint(&folder), None);
-        for (name, whole) in [
-            ("step-100.attempt-1", true),
-            ("step-300.attempt-1", true),
-            ("step-200.attempt-2", true),
-            ("step-250.attempt-2", false),
-            (".aside-step-260.attempt-2", true),
-            ("step-x.attempt-9", true),
-        ] {
-            let path = folder.checkpoints().join(name);
-            std::fs::create_dir_all(&path).unwrap();
-            if whole {
-                std::fs::write(path.join("manifest.json"), "{}").unwrap();
-            }
-        }
-        assert_eq!(last_checkpoint(&folder), Some(200));
-    }
 
     #[test]
     fn a_state_follows_from_the_latest_attempt_and_the_lock() {

@@ -7,20 +7,29 @@
 
 use std::{
     fs::{self, File},
-    io::Write,
-    path::{Path, PathBuf},
+    io::{BufRead, BufReader, Write},
+    path::Path,
 };
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    base::{Context, Error, Exit, Result, clock, files, folders::RunFolder, num},
+    base::{
+        Context, Error, Exit, Result,
+        checkpoints::{Fault, MANIFEST, Manifest},
+        clock::{self, Millis},
+        files,
+        folders::RunFolder,
+        num,
+    },
     engine::{Engine, Part},
-    event::{Checkpointed, FileRef},
+    event::{Checkpointed, Event, FileRef},
     model::{Layout, safetensors},
     spec::{RunConfig, config::CheckpointConfig},
 };
+
+pub use crate::base::checkpoints::{Saved, latest_step, list};
 
 /// The version of what a checkpoint's folder holds.
 const FORMAT: u32 = 1;
@@ -28,7 +37,6 @@ const FORMAT: u32 = 1;
 const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
 const STATE: &str = "state.json";
-const MANIFEST: &str = "manifest.json";
 /// What the names of the two moments of a parameter begin with in the optimizer's file.
 const MOMENTS: [&str; 2] = ["moment1.", "moment2."];
 
@@ -94,41 +102,17 @@ impl State {
     }
 }
 
-/// `manifest.json`.
-#[derive(Serialize, Deserialize)]
-struct Manifest {
-    files: Vec<FileRef>,
-}
-
-/// A checkpoint's folder. That it exists says that it was whole when it was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Saved {
-    /// The attempt that wrote it.
-    pub attempt: u32,
-    /// Updates that it holds.
-    pub step: u64,
-    /// Its folder.
-    pub path: PathBuf,
-}
-
-/// All checkpoints of a run, newest first: those of the latest attempt before those of an earlier one, since what an
-/// earlier one logged after the step that a later one went on from is void.
-pub fn list(folder: &RunFolder) -> Vec<Saved> {
-    let entries = fs::read_dir(folder.checkpoints()).into_iter().flatten().flatten();
-    let mut found: Vec<Saved> = entries.filter_map(|e| Saved::at(e.path())).collect();
-    found.sort_by_key(|s| std::cmp::Reverse((s.attempt, s.step)));
-    found
-}
-
-/// The step of the newest checkpoint whose files are all there.
-pub fn latest_step(folder: &RunFolder) -> Option<u64> {
-    list(folder).into_iter().find(|s| s.manifest().is_ok()).map(|s| s.step)
-}
-
-/// The checkpoint with the lowest validation loss, else the newest.
-pub fn best(folder: &RunFolder) -> Option<Saved> {
-    let whole: Vec<Saved> = list(folder).into_iter().filter(|s| s.manifest().is_ok()).collect();
-    ranked(&whole).first().or(whole.first()).cloned()
+/// The checkpoint with the lowest validation loss, else the newest; a damaged one is passed over. Errors where one cannot
+/// be read.
+pub fn best(folder: &RunFolder) -> Result<Option<Saved>> {
+    let all = list(folder);
+    for saved in ranked(&all).iter().chain(&all) {
+        match saved.verify() {
+            Err(Fault::Damaged(_)) => {}
+            verified => return Ok(verified.map(|()| Some(saved.clone()))?),
+        }
+    }
+    Ok(None)
 }
 
 /// Those with a finite validation loss of their own, the lowest first, and of equals the earliest.
@@ -140,17 +124,6 @@ fn ranked(all: &[Saved]) -> Vec<Saved> {
 }
 
 impl Saved {
-    /// `None` where the path's name is not a checkpoint's.
-    fn at(path: PathBuf) -> Option<Self> {
-        let (step, attempt) = path.file_name()?.to_str()?.strip_prefix("step-")?.split_once(".attempt-")?;
-        Some(Self { attempt: attempt.parse().ok()?, step: step.parse().ok()?, path })
-    }
-
-    /// Its folder's name.
-    pub fn name(&self) -> String {
-        format!("step-{}.attempt-{}", self.step, self.attempt)
-    }
-
     /// Its state.
     pub fn state(&self) -> Result<State> {
         let path = self.path.join(STATE);
@@ -169,31 +142,19 @@ impl Saved {
         Ok(safetensors::read(&self.path.join(MODEL), layout, &[""])?.remove(0))
     }
 
-    /// Its manifest, once all files are there in the size that it says.
-    fn manifest(&self) -> Result<Manifest> {
-        let manifest: Manifest = files::read_json(&self.path.join(MANIFEST))?;
-        for file in &manifest.files {
-            let path = self.path.join(&file.name);
-            let bytes = fs::metadata(&path).doing(Exit::Store, || format!("reading {}", path.display()))?.len();
-            if bytes != file.bytes {
-                return Err(damaged(&path, format!("it has {bytes} bytes, not {}", file.bytes)));
+    /// Takes its place among the checkpoints from it; nothing is deleted. Returns its new name.
+    fn move_aside(&self, why: &str) -> Result<String> {
+        let name = format!("{why}-{}", self.name());
+        let path = self.path.with_file_name(&name);
+        let move_aside = || -> std::io::Result<()> {
+            if path.exists() {
+                fs::remove_dir_all(&path)?; // of the same name: a copy that was moved back
             }
-        }
-        Ok(manifest)
-    }
-
-    /// Errors where a file lacks or is not, byte for byte, what was written.
-    fn verify(&self) -> Result<()> {
-        for file in self.manifest()?.files {
-            let path = self.path.join(&file.name);
-            let hash =
-                || -> std::io::Result<_> { Ok(blake3::Hasher::new().update_reader(File::open(&path)?)?.finalize()) };
-            let hash = hash().doing(Exit::Store, || format!("reading {}", path.display()))?;
-            if hash.to_hex().as_str() != file.blake3 {
-                return Err(damaged(&path, "its content is not what was written".into()));
-            }
-        }
-        Ok(())
+            fs::rename(&self.path, &path)?;
+            files::sync_folder(path.parent().unwrap_or(Path::new(".")))
+        };
+        move_aside().doing(Exit::Store, || format!("moving {} to {name}", self.path.display()))?;
+        Ok(name)
     }
 
     /// Puts weights and moments into the engine.
@@ -206,36 +167,80 @@ impl Saved {
     }
 }
 
-fn damaged(path: &Path, why: String) -> Error {
-    Error::new(Exit::Store, format!("verifying {}", path.display()), why)
-}
-
-/// Puts the newest whole checkpoint into the engine and returns how far it had come; `None` where there is none.
-/// `warn` hears of damaged ones that were passed over and of whatever may change bits of what follows. Errors where the
-/// checkpoint is of another config, corpus or format: going on from it would mix two runs.
+/// Puts the newest whole checkpoint into the engine and returns how far it had come; `None` where the run starts anew.
+/// One that holds no step is nothing to go on from: a run that starts anew evaluates anew.
+///
+/// Damaged ones are moved aside, so that they are neither gone on from, nor best, nor kept for ever; `warn` hears of
+/// them, and of whatever may change bits of what follows. Errors where the newest cannot be read, since to go on from an
+/// older one would lose steps for good; and where it is of another config, corpus or format, since that would mix two
+/// runs.
 pub fn load(
     folder: &RunFolder,
     engine: &mut dyn Engine,
     origin: &Origin,
     warn: &mut dyn FnMut(String) -> Result<()>,
 ) -> Result<Option<Progress>> {
+    let Some(saved) = newest(folder, warn)?.filter(|saved| saved.step > 0) else { return Ok(None) };
+    let state = saved.state()?;
+    if let Err(why) = fits(&state.origin, origin) {
+        return Err(Error::new(Exit::Store, format!("resuming from {}", saved.path.display()), why)
+            .hint("move the checkpoints of this run away to train it anew"));
+    }
+    saved.restore(engine)?;
+    for difference in state.origin.differences(origin) {
+        warn(format!("{difference}: what follows may differ in its last bits from a straight run"))?;
+    }
+    Ok(Some(state.progress))
+}
+
+/// The newest whole checkpoint, once all that are void or damaged are out of the way.
+fn newest(folder: &RunFolder, warn: &mut dyn FnMut(String) -> Result<()>) -> Result<Option<Saved>> {
+    let resumes = resumes(folder)?;
+    let mut newest = None;
     for saved in list(folder) {
-        if let Err(error) = saved.verify() {
-            warn(format!("passing over a damaged checkpoint: {error}"))?;
+        let voids = |&&(attempt, from): &&(u32, u64)| attempt > saved.attempt && (saved.step > from || from == 0);
+        if let Some((attempt, from)) = resumes.iter().find(voids) {
+            let name = saved.move_aside("void")?;
+            let why = format!("attempt {attempt} went on from step {from}");
+            warn(format!("the checkpoint {} is void, since {why}; it is now {name}", saved.name()))?;
             continue;
         }
-        let state = saved.state()?;
-        if let Err(why) = fits(&state.origin, origin) {
-            return Err(Error::new(Exit::Store, format!("resuming from {}", saved.path.display()), why)
-                .hint("move the checkpoints of this run away to train it anew"));
+        match saved.verify() {
+            Err(Fault::Damaged(error)) => {
+                let name = saved.move_aside("damaged")?;
+                warn(format!("passed over a damaged checkpoint, which is now {name}: {error}"))?;
+            }
+            // An older one that cannot be read now is not needed now.
+            verified if newest.is_none() => newest = Some(verified.map(|()| saved)?),
+            _ => {}
         }
-        saved.restore(engine)?;
-        for difference in state.origin.differences(origin) {
-            warn(format!("{difference}: what follows may differ in its last bits from a straight run"))?;
-        }
-        return Ok(Some(state.progress));
     }
-    Ok(None)
+    point(folder)?;
+    Ok(newest)
+}
+
+/// The attempts that came to train, and the steps that they went on from. What earlier attempts did beyond is void.
+fn resumes(folder: &RunFolder) -> Result<Vec<(u32, u64)>> {
+    let from_step = |events: &Path| -> std::io::Result<Option<u64>> {
+        for line in BufReader::new(File::open(events)?).split(b'\n') {
+            if let Ok(Event::Ready(ready)) = serde_json::from_slice(&line?) {
+                return Ok(Some(ready.from_step));
+            }
+        }
+        Ok(None)
+    };
+    let mut resumes = Vec::new();
+    for attempt in folder.attempts() {
+        let events = folder.events(attempt);
+        match from_step(&events) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            read => {
+                let from_step = read.doing(Exit::Store, || format!("reading {}", events.display()))?;
+                resumes.extend(from_step.map(|step| (attempt, step)));
+            }
+        }
+    }
+    Ok(resumes)
 }
 
 /// Says why a checkpoint of one origin cannot be gone on from in a run of another.
@@ -292,32 +297,29 @@ pub fn save(
     let files = written.inspect_err(|_| {
         let _ = fs::remove_dir_all(&aside); // what is wrong with the disk is said already
     })?;
-    let removed = prune(folder, keep)?.iter().map(|s| relative(&s.name())).collect();
-    point(&all, "last", &name)?;
-    if let Some(best) = self::best(folder) {
-        point(&all, "best", &best.name())?;
-    }
+    let removed = prune(folder, keep)?.iter().map(Saved::relative).collect();
+    point(folder)?;
     let best = progress.evaluated && progress.best.is_some_and(|best| best.step == progress.step);
-    Ok(Checkpointed { at: clock::now(), step: progress.step, folder: relative(&name), files, best, removed })
+    Ok(Checkpointed {
+        at: clock::now(),
+        step: progress.step,
+        folder: format!("checkpoints/{name}"),
+        files,
+        best,
+        removed,
+    })
 }
 
-/// A checkpoint's folder as seen from the run's.
-fn relative(name: &str) -> String {
-    format!("checkpoints/{name}")
-}
-
-/// Removes what a killed attempt left half written.
+/// Removes what a killed attempt left half written. The worker that trains the run writes here alone; in the run's own
+/// folder others may be at it.
 pub fn clean(folder: &RunFolder) {
-    for entry in fs::read_dir(folder.checkpoints()).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(".aside-") {
-            let _ = fs::remove_dir_all(entry.path()); // left alone it is in nobody's way
-        }
-    }
+    files::sweep(&folder.checkpoints(), Millis::MIN);
+    files::sweep(folder.path(), files::DAY);
 }
 
 /// Writes all files of a checkpoint into a new folder, the manifest last; each is durable on return.
 fn write(aside: &Path, engine: &dyn Engine, state: &State) -> Result<Vec<FileRef>> {
-    fs::create_dir_all(aside).doing(Exit::Store, || format!("making {}", aside.display()))?;
+    files::make_folder(aside).doing(Exit::Store, || format!("making {}", aside.display()))?;
     let tensors = |parts: &[(&str, Part)]| -> Result<Vec<u8>> {
         let values =
             parts.iter().map(|&(prefix, part)| Ok((prefix, engine.read(part)?))).collect::<Result<Vec<_>>>()?;
@@ -350,18 +352,28 @@ fn json(value: &impl Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec_pretty(value).doing(Exit::Unexpected, || "writing the state of a checkpoint".into())
 }
 
-/// Makes `pointer` name a checkpoint.
-fn point(all: &Path, pointer: &str, name: &str) -> Result<()> {
-    files::write_atomic(&all.join(pointer), format!("{name}\n").as_bytes())
+/// Makes the pointers name the newest checkpoint and the best.
+fn point(folder: &RunFolder) -> Result<()> {
+    let all = list(folder);
+    for (pointer, saved) in [("last", all.first()), ("best", ranked(&all).first().or(all.first()))] {
+        if let Some(saved) = saved {
+            files::write_atomic(&folder.checkpoints().join(pointer), format!("{}\n", saved.name()).as_bytes())?;
+        }
+    }
+    Ok(())
 }
 
-/// Removes all checkpoints but the newest `keep_last` and the best `keep_best`; returns what it removed.
+/// Removes all checkpoints but the newest `keep_last` and the best `keep_best`; returns what it removed. Each vanishes at
+/// once, so that no half of one is ever met. One that cannot be read now is left alone.
 fn prune(folder: &RunFolder, keep: &CheckpointConfig) -> Result<Vec<Saved>> {
-    let (whole, mut unwanted): (Vec<Saved>, Vec<Saved>) = list(folder).into_iter().partition(|s| s.manifest().is_ok());
+    let (mut unwanted, rest): (Vec<Saved>, Vec<Saved>) = list(folder).into_iter().partition(Saved::is_damaged);
+    let whole: Vec<Saved> = rest.into_iter().filter(|s| s.manifest().is_ok()).collect();
     let best = ranked(&whole).into_iter().take(keep.keep_best).collect::<Vec<_>>();
     unwanted.extend(whole.into_iter().skip(keep.keep_last).filter(|saved| !best.contains(saved)));
     for saved in &unwanted {
-        fs::remove_dir_all(&saved.path).doing(Exit::Store, || format!("removing {}", saved.path.display()))?;
+        let aside = folder.checkpoints().join(format!(".aside-{}", saved.name()));
+        let remove = || fs::rename(&saved.path, &aside).and_then(|()| fs::remove_dir_all(&aside));
+        remove().doing(Exit::Store, || format!("removing {}", saved.path.display()))?;
     }
     Ok(unwanted)
 }

@@ -265,6 +265,7 @@ fn weights_of(root: &Root, run: &str, engine: &dyn Engine) -> Result<Vec<f32>> {
     let doing = format!("taking initial weights from run {run} (run.init_from)");
     let id: RunId = run.parse().map_err(|why: String| Error::new(Exit::Spec, &doing, why))?;
     let saved = checkpoint::best(&root.run(&id))
+        .map_err(|e| Error::new(e.exit, &doing, e))?
         .ok_or_else(|| Error::new(Exit::Spec, &doing, "it has no checkpoint here").hint("train that run first"))?;
     saved.weights(engine.layout()).map_err(|e| Error::new(e.exit, doing, e))
 }

@@ -199,7 +199,7 @@ fn an_exclusive_lock_held_elsewhere_is_waited_for() {
         store.ingest(&ids[0]).unwrap();
         store.register("sweep", &expansion(&[frozen(1)]), &[frozen(1)]).unwrap();
         assert_eq!(store.runs(Some("sweep")).unwrap().len(), 1);
-        assert_eq!(store.run(&ids[0]).unwrap().unwrap().step, 1);
+        assert_eq!(store.curve(&ids[0], "lr").unwrap().len(), 1);
     });
 }
 

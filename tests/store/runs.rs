@@ -4,8 +4,8 @@ use std::fs;
 
 use exp::{
     base::{Exit, files::Lock},
-    event::{Event, Note, Outcome, RunState},
-    store::Store,
+    event::{Eval, Event, FileRef, Note, Outcome, RunState, Step},
+    store::{Artifact, Store},
 };
 
 use crate::common::*;
@@ -81,11 +81,19 @@ fn numbers_survive() {
     let row = store.run(&ids[0]).unwrap().unwrap();
     assert_eq!(row.best, Some((7, -0.0)), "what is not finite is never best");
 
-    home.append(&ids[0], 1, &[eval(9, f64::NAN)]);
+    let odd = Step { step: 9, loss: 1.0, lr: f64::NAN, tokens_per_second: f64::INFINITY, ..Step::default() };
+    let odd = Step { step_ms: f64::NAN, data_ms: f64::NEG_INFINITY, mfu: Some(f64::INFINITY), ..odd };
+    home.append(&ids[0], 1, &[Event::Step(odd)]);
+    home.append(&ids[0], 1, &[Event::Eval(Eval { step: 9, val_loss: f64::NAN, eval_ms: f64::NAN, ..Eval::default() })]);
     store.ingest(&ids[0]).unwrap();
     let row = store.run(&ids[0]).unwrap().unwrap();
     assert!(row.last_val_loss.unwrap().is_nan());
     assert_eq!(row.best, Some((7, -0.0)));
+    let metrics = store.metrics(&ids[0]).unwrap();
+    let odd = |name: &str| metrics[name].last().unwrap().1;
+    assert!(odd("lr").is_nan() && odd("step_ms").is_nan() && odd("eval_ms").is_nan());
+    assert_eq!((odd("data_ms"), odd("tokens_per_second")), (f64::NEG_INFINITY, f64::INFINITY));
+    assert_eq!((odd("mfu"), store.damage().unwrap()), (f64::INFINITY, vec![]));
 }
 
 #[test]
@@ -99,7 +107,7 @@ fn resumes_leave_one_value_per_step() {
     store.ingest(id).unwrap();
     home.append(id, 2, &[started(2), ready(6)]);
     store.ingest(id).unwrap();
-    assert_eq!(store.run(id).unwrap().unwrap().step, 6, "what lies beyond the resume is void at once");
+    assert_eq!(store.curve(id, "train/loss").unwrap().len(), 6, "what lies beyond the resume is void at once");
     assert_eq!(store.metrics(id).unwrap()["val/loss"], [(0, 1.0), (6, 1.0)], "the checkpoint came after its eval");
 
     home.append(id, 2, &[eval(6, 2.0)]);
@@ -165,8 +173,10 @@ fn a_run_is_running_while_its_lock_is_held() {
     let state = |store: &Store| store.run(&ids[0]).unwrap().unwrap().state;
     let held = Lock::try_take(&folder.lock()).unwrap().unwrap();
     assert!(matches!(state(&store), RunState::Running { .. }), "it has not said so yet");
-    home.append(&ids[0], 1, &[started(1)]);
+    home.append(&ids[0], 1, &[started(1), ready(39)]);
+    home.append(&ids[0], 1, &(40..=50).map(|k| step(k, 1.0)).collect::<Vec<_>>());
     store.ingest(&ids[0]).unwrap();
+    assert_eq!(store.run(&ids[0]).unwrap().unwrap().step, 50);
     assert_eq!(state(&store), RunState::Running { slot: "cpu".into(), since: 10 });
     assert_eq!(store.attempts(&ids[0]).unwrap()[0].outcome, "running");
     assert_eq!(store.run(&ids[1]).unwrap().unwrap().state, RunState::Queued);
@@ -174,8 +184,9 @@ fn a_run_is_running_while_its_lock_is_held() {
     drop(held);
     let manifest = folder.checkpoints().join("step-40.attempt-1/manifest.json");
     fs::create_dir_all(manifest.parent().unwrap()).unwrap();
-    fs::write(manifest, "{}").unwrap();
+    fs::write(manifest, r#"{"files": []}"#).unwrap();
     assert_eq!(state(&store), RunState::Interrupted { step: 40 });
+    assert_eq!(store.run(&ids[0]).unwrap().unwrap().step, 40, "what it goes on from, not what it logged");
     assert_eq!(store.attempts(&ids[0]).unwrap()[0].outcome, "killed");
 
     store.note(&ids[0], &Note::GaveUp { at: 1, attempt: 1, why: "killed by signal 9".into() }).unwrap();
@@ -184,6 +195,10 @@ fn a_run_is_running_while_its_lock_is_held() {
     home.append(&ids[0], 2, &[started(2), finished(Outcome::Interrupted { step: 3 })]);
     store.sync().unwrap();
     assert_eq!(state(&store), RunState::Interrupted { step: 3 }, "somebody tried again");
+    assert_eq!(store.attempts(&ids[0]).unwrap()[1].outcome, "interrupted at step 3");
+    store.note(&ids[0], &Note::GaveUp { at: 1, attempt: 2, why: "timed out".into() }).unwrap();
+    assert_eq!(state(&store), RunState::Failed { why: "timed out".into() });
+    assert_eq!(store.attempts(&ids[0]).unwrap()[1].outcome, "failed: timed out");
     store.note(&ids[0], &Note::GaveUp { at: 1, attempt: 3, why: "no such program".into() }).unwrap();
     assert_eq!(state(&store), RunState::Failed { why: "no such program".into() }, "it never came to an event");
 }
@@ -220,9 +235,25 @@ fn artifacts_are_the_files_that_are_kept() {
         assert!(home.root.path().join(&artifact.path).exists(), "{} is relative to the root", artifact.path);
     }
     let config = fs::read(folder.config()).unwrap();
-    assert_eq!((artifacts[0].bytes, &artifacts[0].blake3), (config.len() as u64, &blake3::hash(&config).to_string()));
-    assert_eq!((artifacts[2].bytes, artifacts[2].blake3.as_str()), (10, ""));
-    assert_eq!((artifacts[3].bytes, artifacts[3].blake3.as_str()), (110, format!("{:064}", 10).as_str()));
+    assert_eq!(
+        (artifacts[0].bytes, &artifacts[0].blake3),
+        (config.len() as u64, &Some(blake3::hash(&config).to_string()))
+    );
+    assert_eq!((artifacts[2].bytes, &artifacts[2].blake3), (10, &None), "it may grow");
+    assert_eq!((artifacts[3].bytes, &artifacts[3].blake3), (110, &Some(format!("{:064}", 10))));
+
+    // A worker is killed after it renamed a checkpoint into place, before it says so.
+    let late = folder.checkpoints().join("step-15.attempt-1");
+    fs::create_dir_all(&late).unwrap();
+    fs::write(late.join("model.safetensors"), "w").unwrap();
+    let file = FileRef { name: "model.safetensors".into(), bytes: 1, blake3: "ab".into() };
+    fs::write(late.join("manifest.json"), serde_json::json!({"files": [file]}).to_string()).unwrap();
+    store.sync().unwrap();
+    let all = store.artifacts(&ids[0]).unwrap();
+    assert_eq!(all.iter().map(|a| a.step.unwrap_or(0)).collect::<Vec<_>>(), [0, 0, 0, 10, 10, 15, 20, 20]);
+    let path = home.root.relative(&late.join("model.safetensors"));
+    let found = Artifact { kind: "checkpoint".into(), step: Some(15), path, bytes: 1, blake3: Some("ab".into()) };
+    assert_eq!(all[5], found);
 }
 
 #[test]

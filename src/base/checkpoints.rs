@@ -1,0 +1,191 @@
+//! The folders of checkpoints as anybody may read them: their names, their order, and whether all that was written is
+//! still there. What stands in their files is known to those who write them, in `train`.
+
+use std::{
+    fs::{self, File},
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Error, Exit, folders::RunFolder};
+
+/// Names a checkpoint's files with their sizes and hashes; written last.
+pub const MANIFEST: &str = "manifest.json";
+
+/// A file by name, size and content.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FileRef {
+    /// Relative to the folder that names it.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// blake3 of its content, in hex.
+    pub blake3: String,
+}
+
+/// The manifest of a checkpoint.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Manifest {
+    /// All of its files but the manifest.
+    pub files: Vec<FileRef>,
+}
+
+/// A checkpoint's folder. That it exists says that it was whole when it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// The attempt that wrote it.
+    pub attempt: u32,
+    /// Updates that it holds.
+    pub step: u64,
+    /// Its folder.
+    pub path: PathBuf,
+}
+
+/// Why a checkpoint is of no use.
+#[derive(Debug)]
+pub enum Fault {
+    /// It is not what was written, and will not be again.
+    Damaged(Error),
+    /// It could not be read this time, which says nothing of what stands there.
+    Unreadable(Error),
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Damaged(error) | Fault::Unreadable(error) => error,
+        }
+    }
+}
+
+/// All checkpoints of a run, newest first: those of the latest attempt before those of an earlier one, since what an
+/// earlier one logged after the step that a later one went on from is void.
+pub fn list(folder: &RunFolder) -> Vec<Saved> {
+    let entries = fs::read_dir(folder.checkpoints()).into_iter().flatten().flatten();
+    let mut found: Vec<Saved> = entries.filter_map(|e| Saved::at(e.path())).collect();
+    found.sort_by_key(|s| std::cmp::Reverse((s.attempt, s.step)));
+    found
+}
+
+/// The step of the newest checkpoint that is not seen to be damaged: what an interrupted run goes on from.
+pub fn latest_step(folder: &RunFolder) -> Option<u64> {
+    list(folder).into_iter().find(|s| !s.is_damaged()).map(|s| s.step)
+}
+
+impl Saved {
+    /// `None` where the path's name is not a checkpoint's.
+    fn at(path: PathBuf) -> Option<Self> {
+        let (step, attempt) = path.file_name()?.to_str()?.strip_prefix("step-")?.split_once(".attempt-")?;
+        Some(Self { attempt: attempt.parse().ok()?, step: step.parse().ok()?, path })
+    }
+
+    /// Its folder's name.
+    pub fn name(&self) -> String {
+        format!("step-{}.attempt-{}", self.step, self.attempt)
+    }
+
+    /// Its folder as seen from the run's.
+    pub fn relative(&self) -> String {
+        format!("checkpoints/{}", self.name())
+    }
+
+    /// Its manifest, once all files are there in the size that it says. Reads no other file.
+    pub fn manifest(&self) -> Result<Manifest, Fault> {
+        let path = self.path.join(MANIFEST);
+        let bytes = fs::read(&path).map_err(|e| fault(&path, e))?;
+        let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|e| damaged(&path, e.to_string()))?;
+        for file in &manifest.files {
+            let path = self.path.join(&file.name);
+            let bytes = fs::metadata(&path).map_err(|e| fault(&path, e))?.len();
+            if bytes != file.bytes {
+                return Err(damaged(&path, format!("it has {bytes} bytes, not {}", file.bytes)));
+            }
+        }
+        Ok(manifest)
+    }
+
+    /// Whether a file of it lacks or has another size; one that cannot be read is not known to.
+    pub fn is_damaged(&self) -> bool {
+        matches!(self.manifest(), Err(Fault::Damaged(_)))
+    }
+
+    /// Errors where a file lacks or is not, byte for byte, what was written.
+    pub fn verify(&self) -> Result<(), Fault> {
+        for file in self.manifest()?.files {
+            let path = self.path.join(&file.name);
+            let hash =
+                || -> std::io::Result<_> { Ok(blake3::Hasher::new().update_reader(File::open(&path)?)?.finalize()) };
+            if hash().map_err(|e| fault(&path, e))?.to_hex().as_str() != file.blake3 {
+                return Err(damaged(&path, "its content is not what was written".into()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn damaged(path: &Path, why: String) -> Fault {
+    Fault::Damaged(Error::new(Exit::Store, format!("verifying {}", path.display()), why))
+}
+
+/// What an error says of a checkpoint: that a file is not there is damage, all else may pass.
+fn fault(path: &Path, error: std::io::Error) -> Fault {
+    match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory => damaged(path, error.to_string()),
+        _ => Fault::Unreadable(
+            Error::new(Exit::Store, format!("reading {}", path.display()), error)
+                .hint("nothing was changed: try again, or move this checkpoint away to go on from the one before it"),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A checkpoint of one file.
+    fn make(folder: &RunFolder, name: &str) -> PathBuf {
+        let path = folder.checkpoints().join(name);
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("state.json"), "{}").unwrap();
+        let blake3 = blake3::hash(b"{}").to_hex().to_string();
+        let files = vec![FileRef { name: "state.json".into(), bytes: 2, blake3 }];
+        fs::write(path.join(MANIFEST), serde_json::to_vec(&Manifest { files }).unwrap()).unwrap();
+        path
+    }
+
+    #[test]
+    fn the_latest_step_is_that_of_the_newest_whole_checkpoint() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = RunFolder::new(dir.path());
+        assert_eq!(latest_step(&folder), None);
+        for name in ["step-100.attempt-1", "step-300.attempt-1", ".aside-step-260.attempt-2", "step-x.attempt-9"] {
+            make(&folder, name);
+        }
+        make(&folder, "step-200.attempt-2");
+        fs::remove_file(make(&folder, "step-250.attempt-2").join(MANIFEST)).unwrap();
+        fs::write(make(&folder, "step-270.attempt-2").join("state.json"), "{").unwrap();
+        fs::remove_file(make(&folder, "step-280.attempt-2").join("state.json")).unwrap();
+        fs::write(make(&folder, "step-290.attempt-2").join(MANIFEST), "{}").unwrap();
+        assert_eq!(latest_step(&folder), Some(200));
+        assert_eq!(list(&folder).iter().map(|s| s.step).collect::<Vec<_>>(), [290, 280, 270, 250, 200, 300, 100]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_apart_from_what_is_damaged() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = RunFolder::new(dir.path());
+        let path = make(&folder, "step-5.attempt-1");
+        let verify = || list(&folder)[0].verify();
+        verify().unwrap();
+        fs::write(path.join("state.json"), "[]").unwrap();
+        assert!(matches!(verify(), Err(Fault::Damaged(_))), "as long, but another content");
+        assert!(!list(&folder)[0].is_damaged(), "sizes alone do not tell");
+
+        fs::remove_file(path.join("state.json")).unwrap();
+        std::os::unix::fs::symlink("state.json", path.join("state.json")).unwrap(); // ELOOP
+        assert!(matches!(verify(), Err(Fault::Unreadable(_))));
+        assert!(!list(&folder)[0].is_damaged());
+    }
+}
