@@ -96,15 +96,14 @@ fn watch(job: &Job, output: PipeReader, child: &Mutex<Child>, sender: &Sender<Me
 
 /// `killed by SIGKILL`, or `exited with 101: ` and the last line of its log.
 fn cause(job: &Job, status: ExitStatus) -> String {
-    if let Some(signal) = status.signal() {
-        let name =
-            signal_hook::low_level::signal_name(signal).map_or_else(|| format!("signal {signal}"), str::to_owned);
-        return format!("killed by {name}");
-    }
-    let code = status.code().unwrap_or(-1);
+    let how = match status.signal().map(|signal| (signal, signal_hook::low_level::signal_name(signal))) {
+        Some((_, Some(name))) => format!("killed by {name}"),
+        Some((signal, None)) => format!("killed by signal {signal}"),
+        None => format!("exited with {}", status.code().unwrap_or(-1)),
+    };
     match last_line(&job.folder().log(job.attempt)) {
-        Some(line) => format!("exited with {code}: {line}"),
-        None => format!("exited with {code}"),
+        Some(line) => format!("{how}: {line}"),
+        None => how,
     }
 }
 

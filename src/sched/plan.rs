@@ -18,6 +18,7 @@ use crate::{
         RunConfig, Sweep,
         config::ModelConfig,
         identity::{self, FORMAT, FrozenRun},
+        leaf,
     },
     store::{RunRow, Store},
 };
@@ -82,7 +83,8 @@ pub struct Plan {
 /// does not suit its settings, its corpus is missing or too short, the run that it starts from is unknown, unfinished or
 /// of another shape.
 pub fn plan(sweep: &Sweep, root: &Root, store: Option<&Store>) -> Result<Plan> {
-    let mut planner = Planner { sweep, root, store, devices: HashMap::new(), corpora: HashMap::new() };
+    let memory = device::list().first().and_then(|cpu| cpu.memory_total);
+    let mut planner = Planner { sweep, root, store, devices: HashMap::new(), corpora: HashMap::new(), memory };
     let mut seen = HashSet::new();
     let mut runs = Vec::new();
     for (point, config) in sweep.points.iter().enumerate() {
@@ -142,6 +144,8 @@ struct Planner<'a> {
     store: Option<&'a Store>,
     devices: HashMap<String, String>,
     corpora: HashMap<String, CorpusInfo>,
+    /// The machine's memory in bytes, where it is known.
+    memory: Option<u64>,
 }
 
 impl Planner<'_> {
@@ -156,7 +160,24 @@ impl Planner<'_> {
         let frozen =
             FrozenRun { format: FORMAT, id, corpus_hash: corpus.hash.clone(), vocab_size: corpus.vocab_size, config };
         let cost = Cost::of(&frozen.config, corpus.vocab_size);
+        self.fits(point, &frozen.config, &cost)?;
         Ok(PlannedRun { reason: reason(self.store, &id)?, cost, corpus, frozen })
+    }
+
+    /// Refuses what the CPU's memory could never hold, before an allocation that fails does. GPUs are asked by the run.
+    fn fits(&self, point: usize, config: &RunConfig, cost: &Cost) -> Result<()> {
+        let memory = self.memory.filter(|_| config.run.device == "cpu").unwrap_or(u64::MAX);
+        if cost.bytes <= memory {
+            return Ok(());
+        }
+        let gigabytes = |bytes: u64| bytes as f64 / 1e9;
+        let (need, have) = (gigabytes(cost.bytes), gigabytes(memory));
+        let why = format!("a run of this size needs some {need:.0} GB of memory, and the machine has {have:.0} GB");
+        let fixed = RunConfig::default();
+        let sizes = ["model.d_model", "model.layers", "model.d_ff", "model.context", "train.batch"];
+        let unusual = |path: &&str| leaf::find(path).is_some_and(|l| l.get(config) != l.default_in(config, &fixed));
+        let path = sizes.into_iter().find(unusual).unwrap_or("model.d_model");
+        Err(self.error(point, path, why, Some("`exp plan` says what smaller sizes need")))
     }
 
     /// What the config's device means here. An index stays only where the spec names one, so that any device of the kind
@@ -324,6 +345,7 @@ data: {corpus_chars: 20000}
             ("grid: {context: [16, 4096]}", ["context: [16, 4096]", "a context of 4096 needs at least 4097"]),
             ("run: {device: cudda}", ["device: cudda", "did you mean `cuda`?"]),
             ("train: {dtype: bf16}", ["dtype: bf16", "needs a GPU"]),
+            ("grid: {d_model: [16, 100000]}", ["d_model: [16, 100000]", "GB of memory"]),
             ("run: {init_from: abc123}", ["init_from: abc123", "no run"]),
         ] {
             let error = lab.refusal(spec);
