@@ -7,6 +7,13 @@
 //! held to one SIMD level. Here the weights are packed once for many calls, strided operands are read where they are
 //! (leading dimensions of an odd number of cache lines keep their rows in different cache sets), and the causal half of
 //! attention's products is never computed.
+//!
+//! Measured on one core of a Zen 4, whose peak is 117 GFLOP/s (one 512-bit FMA a cycle): with everything in the cache all
+//! shapes of a small GPT run at 115 to 117. With operands in the third-level cache, as in a training step, asking for the
+//! lines of C at the beginning of a tile and adding C at its end took the forward products from 105 to 112 and those of
+//! the weights' gradients from 98 to 108; asking for the next panel of B meanwhile took the slowest, whose B is the
+//! MLP's inner activations, from 102 to 113. Transposing blocks in registers made packing four times as fast. What is not
+//! needed: packing A, or packing B where its rows are read as they lie (both within 1 % of packed).
 
 use super::simd::{Simd, kernel};
 

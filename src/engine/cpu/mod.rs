@@ -4,6 +4,14 @@
 //! [`Workspace`] says how, from the config alone. In a small model each thread takes parts from a queue and works alone;
 //! in a large one there is one part, and the threads share each operation. All sums run in an order that does not depend
 //! on the threads, so their number changes no bit of a result.
+//!
+//! What paid beyond the prototype of plain layers over the `gemm` crate: a matrix product of our own
+//! ([`crate::kernels::gemm`] has its numbers) whose weights are packed once an update; attention that stops at the
+//! diagonal; GELU's slope kept from the forward pass, so that the backward pass is one multiplication; adding to the
+//! residual stream within the product; overwriting instead of clearing and adding to the gradient in the first
+//! micro-batch of an update; adding up the parts' gradients in the pass that takes their norm. What made no difference
+//! that could be measured: micro-batches of 256 instead of 512 positions (1126 and 1123 ms of processor time a step of 4
+//! layers, width 128, context 256, batch 64).
 
 mod attention;
 mod layers;
