@@ -275,7 +275,7 @@ unsafe fn tile<S: Simd, const M: usize, const N: usize, const TAIL: bool>(
 }
 
 kernel! {
-    /// Packs the transpose of `w` (n, k), row-major with leading dimension `ld`, into panels: what [`gemm`] needs for
+    /// Packs the transpose of `w` (n, k), row-major with leading dimension `ld`, into panels: what [`gemm()`] needs for
     /// x · wᵀ. Panel p holds rows p · panel and on of `w`; `packed` may be some of the panels, from `from` on.
     pub fn pack_transposed(s, w: &[f32], ld: usize, shape: [usize; 2], packed: &mut [f32], from: usize) {
         let ([k, n], panel) = (shape, 2 * S::LANES);

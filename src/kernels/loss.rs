@@ -44,7 +44,7 @@ fn sum_of_exp<S: Simd, const KEEP: bool>(s: S, x: &mut [f32], shift: f32) -> f32
 }
 
 kernel! {
-    /// -ln softmax(row)[target] in nats for each row of `logits` (rows, ld) of `vocab` numbers.
+    /// -ln softmax(row)\[target\] in nats for each row of `logits` (rows, ld) of `vocab` numbers.
     pub fn cross_entropy(s, vocab: usize, ld: usize, logits: &mut [f32], targets: &[u32], losses: &mut [f32]) {
         for ((row, &target), loss) in logits.chunks_mut(ld).zip(targets).zip(losses) {
             let row = &mut row[..vocab];

@@ -215,7 +215,9 @@ fn newest(folder: &RunFolder, warn: &mut dyn FnMut(String) -> Result<()>) -> Res
             _ => {}
         }
     }
-    point(folder)?;
+    if let Err(error) = point(folder) {
+        warn(error.to_string())?; // pointers are for people: what is gone on from was found without them
+    }
     Ok(newest)
 }
 
