@@ -46,7 +46,7 @@ impl Screen {
     pub fn new(experiment: &str, runs: Vec<Entry>) -> Self {
         let target = if is_fancy() { ProgressDrawTarget::stderr_with_hz(10) } else { ProgressDrawTarget::hidden() };
         let all = MultiProgress::with_draw_target(target);
-        let overall = all.add(ProgressBar::new(PARTS).with_style(style("{prefix:.bold} [{bar:30}] {msg}")));
+        let overall = all.add(ProgressBar::new(PARTS).with_style(style("{prefix:.bold} [{bar:30}] {wide_msg}")));
         overall.set_prefix(experiment.to_owned());
         let before = runs.iter().map(|r| r.done as f64 * r.weight).sum();
         let entries = runs.into_iter().map(|r| (r.id, r)).collect();
@@ -73,7 +73,7 @@ impl Screen {
     fn start(&mut self, id: RunId, threads: usize, slot: &str) {
         let Some(entry) = self.entries.get(&id) else { return };
         let bar = self.all.add(ProgressBar::new(entry.steps.max(1)));
-        bar.set_style(style("  {prefix} [{bar:20.dim}] {pos}/{len} {msg}"));
+        bar.set_style(style("  {prefix} [{bar:20.dim}] {pos}/{len} {wide_msg}"));
         bar.set_prefix(entry.label.clone());
         bar.set_position(entry.done);
         bar.set_message(format!("starting on {slot}, {}", format::plural(threads, "thread")));
