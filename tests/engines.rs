@@ -9,21 +9,24 @@ use exp::{
 };
 use proptest::prelude::*;
 
-/// Configurations around every switch, small enough for the tape.
+/// Configurations around every switch, small enough for the tape. A width of four at least: LayerNorm makes ±1 of any two
+/// numbers, so that all gradients before it are 0 in theory and rounding in fact.
 fn configs() -> impl Strategy<Value = (RunConfig, usize)> {
     let shape = (1usize..=3, 1usize..=3, 1usize..=3, 1usize..=20, 1usize..=40, 1usize..=90);
     let train = (1usize..=7, 1usize..=2, prop_oneof![Just(0.0), 0.05..0.6f64], 0.0..2.0f64, 0u64..1000);
-    (shape, train, any::<bool>(), any::<bool>(), 2usize..=150).prop_map(|(shape, train, bias, tied, vocab)| {
-        let (layers, kv_heads, group, width, context, d_ff) = shape;
-        let (batch, grad_accum, dropout, grad_clip, seed) = train;
-        let mut c = RunConfig::default();
-        let m = &mut c.model;
-        (m.layers, m.heads, m.kv_heads, m.d_model) = (layers, kv_heads * group, kv_heads, kv_heads * group * width);
-        (m.context, m.d_ff, m.bias, m.tie_embeddings, m.dropout) = (context, d_ff, bias, tied, dropout);
-        let t = &mut c.train;
-        (t.batch, t.grad_accum, t.grad_clip, t.seed) = (batch, grad_accum, grad_clip, seed);
-        (c, vocab)
-    })
+    (shape, train, any::<bool>(), any::<bool>(), 2usize..=150)
+        .prop_map(|(shape, train, bias, tied, vocab)| {
+            let (layers, kv_heads, group, width, context, d_ff) = shape;
+            let (batch, grad_accum, dropout, grad_clip, seed) = train;
+            let mut c = RunConfig::default();
+            let m = &mut c.model;
+            (m.layers, m.heads, m.kv_heads, m.d_model) = (layers, kv_heads * group, kv_heads, kv_heads * group * width);
+            (m.context, m.d_ff, m.bias, m.tie_embeddings, m.dropout) = (context, d_ff, bias, tied, dropout);
+            let t = &mut c.train;
+            (t.batch, t.grad_accum, t.grad_clip, t.seed) = (batch, grad_accum, grad_clip, seed);
+            (c, vocab)
+        })
+        .prop_filter("LayerNorm needs some width", |(c, _)| c.model.d_model >= 4)
 }
 
 /// Random windows.
@@ -34,10 +37,16 @@ fn batch(seed: u64, sequences: usize, context: usize, vocab: usize) -> Batch {
     batch
 }
 
-/// Weights that make every part of the network matter: larger than the initial ones, norms and biases included.
+/// Weights that make every part of the network matter: larger than the initial ones, norms and biases included; but no
+/// product of unit variance comes out larger than it went in, since a network that magnifies magnifies rounding too.
 fn weights(layout: &Layout, seed: u64) -> Vec<f32> {
     let mut w = vec![0.0; layout.len()];
-    rng::fill_normal(&mut rng::stream(seed, "weights"), 0.3, &mut w);
+    let mut rng = rng::stream(seed, "weights");
+    for p in layout.params() {
+        let is_product = p.decays() && !p.name.contains("wte") && !p.name.contains("wpe");
+        let std = if is_product { 0.3f64.min(1.0 / (p.shape[1] as f64).sqrt()) } else { 0.3 };
+        rng::fill_normal(&mut rng, std, &mut w[p.range()]);
+    }
     for p in layout.params().iter().filter(|p| p.name.contains("ln_") && p.name.ends_with("weight")) {
         w[p.range()].iter_mut().for_each(|w| *w += 1.0);
     }
@@ -99,7 +108,7 @@ fn compare(c: &RunConfig, vocab: usize, level: Level) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, max_global_rejects: 10_000, ..ProptestConfig::default() })]
 
     #[test]
     fn both_engines_agree((config, vocab) in configs()) {
