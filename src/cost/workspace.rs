@@ -20,8 +20,8 @@ const PARTS: usize = 4;
 const ROWS: usize = 512;
 /// Logits that are held at once.
 const LOGITS: usize = 1 << 22;
-/// Numbers of a large weight that are packed at once.
-const PACKED: usize = 1 << 20;
+/// Numbers of a large weight that a thread packs at once: half of a second-level cache of 2 MiB.
+const PACKED: usize = 1 << 18;
 /// Columns of the widest panel of any SIMD level.
 const PANEL: usize = 32;
 
@@ -42,7 +42,7 @@ pub struct Workspace {
     pub params: usize,
     /// All packed weights; 0 where they are packed as they are used.
     pub packed: usize,
-    /// A part of a weight that is packed as it is used; 0 where all are kept packed.
+    /// A part of a weight that a helper packs as it is used; 0 where all are kept packed.
     pub pack: usize,
     /// What helpers compute head by head before it is put together; 0 where a worker has none.
     pub by_head: usize,
@@ -74,8 +74,9 @@ impl Workspace {
         let head_rows = (LOGITS / stride(vocab)).clamp(8, rows.max(8));
         let weights = linears(m, vocab);
         let all_packed: usize = weights.iter().map(|&[outputs, inputs]| packed_len(inputs, outputs, PANEL)).sum();
-        let widest = weights.iter().flatten().max().copied().unwrap_or(0);
-        let (packed, pack) = if small { (all_packed, 0) } else { (0, PACKED.max(packed_len(widest, PANEL, PANEL))) };
+        let longest_sum = weights.iter().map(|&[_, inputs]| inputs).max().unwrap_or(0);
+        let (packed, pack) =
+            if small { (all_packed, 0) } else { (0, PACKED.max(packed_len(longest_sum, PANEL, PANEL))) };
         let by_head = if helpers > 1 { rows * qkv_width(m) } else { 0 };
         let mut space = Self { parts, workers, helpers, rows, head_rows, params, packed, pack, by_head, bytes: 0 };
         space.bytes = space.count(m, vocab) as u64;
@@ -90,8 +91,8 @@ impl Workspace {
         let layer = 2 * norm + matrix(qkv) + matrix(d) + Buffer::bytes(self.rows * m.heads) + 2 * matrix(m.d_ff);
         let passing = 4 * matrix(d) + matrix(qkv) + matrix(m.d_ff) + Buffer::bytes(self.by_head) + column;
         let logits = Buffer::bytes(self.head_rows * stride(vocab));
-        let rooms = self.helpers * Scratch::bytes(d / m.heads, m.context);
-        let worker = m.layers * layer + norm + passing + logits + rooms + Buffer::bytes(self.pack);
+        let rooms = self.helpers * (Scratch::bytes(d / m.heads, m.context) + Buffer::bytes(self.pack));
+        let worker = m.layers * layer + norm + passing + logits + rooms;
         self.workers * worker + (3 + self.parts) * Buffer::bytes(self.params) + Buffer::bytes(self.packed)
     }
 }

@@ -2,9 +2,9 @@
 //! (Dao et al., 2022): the weights are never kept; the backward pass makes them again from the scores and one number
 //! per row. Strips of rows stop at the diagonal, so that the masked half is hardly computed.
 //!
-//! Measured for one head of width 32 over 256 positions on one core of a Zen 4: 56 µs forward and 111 µs backward (75 and
-//! 94 of 117 GFLOP/s). What did not help: strips of 8 or 32 rows instead of 16 (57 and 59 µs forward; at 64 positions 6.4
-//! and 7.1 instead of 6.3 µs).
+//! Measured for one head of width 32 over 256 positions: 56 µs forward and 111 µs backward on one core of a Zen 4 (75
+//! and 94 of 117 GFLOP/s), 53 and 89 µs of an Emerald Rapids (of 168). Strips of 24 rows are two whole tiles of AVX-512;
+//! of 12 they took up to 4 % longer at 1024 positions, of 16 7 %, of 48 14 to 20 % at all lengths.
 
 use super::{
     Buffer, Level,
@@ -15,10 +15,10 @@ use super::{
 use crate::base::rng::DropoutMask;
 
 /// Rows of a strip. Its last columns reach at most this far beyond the diagonal.
-const STRIP: usize = 16;
+const STRIP: usize = 24;
 /// Rows whose weights are held at once in the backward pass, a multiple of [`STRIP`]: with 256 of them the weights and
 /// their slopes crowd the second-level cache, and a context of 256 takes 4 % longer.
-const BLOCK: usize = 128;
+const BLOCK: usize = 120;
 
 /// What one call works on.
 #[derive(Clone, Copy)]

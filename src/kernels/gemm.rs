@@ -8,14 +8,26 @@
 //! (leading dimensions of an odd number of cache lines keep their rows in different cache sets), and the causal half of
 //! attention's products is never computed.
 //!
-//! Measured on one core of a Zen 4, whose peak is 117 GFLOP/s (one 512-bit FMA a cycle): with everything in the cache all
-//! shapes of a small GPT run at 115 to 117. With operands in the third-level cache, as in a training step, asking for the
-//! lines of C at the beginning of a tile and adding C at its end took the forward products from 105 to 112 and those of
-//! the weights' gradients from 98 to 108; asking for the next panel of B meanwhile took the slowest, whose B is the
-//! MLP's inner activations, from 102 to 113. Transposing blocks in registers made packing four times as fast. What is not
-//! needed: packing A, or packing B where its rows are read as they lie (both within 1 % of packed).
+//! Measured on one core of an Emerald Rapids (two 512-bit FMAs a cycle, 168 GFLOP/s at its clock) at the shapes of 6
+//! layers of width 384, in GFLOP/s forward, to the input and to the weights: 147, 138, 94 with tiles of 8 by 32; 158,
+//! 148, 103 with tiles of 12 by 32, which leave the registers that four vectors need; 157, 152, 144 with operands copied
+//! in parts that fit the caches where they are used often enough, by the first tile that reads them. Columns of A lie a
+//! row apart, each in a line of its own, and so do rows of B, which for widths of 512 or 768 even fall into few sets of
+//! the cache.
+//!
+//! On a Zen 4, whose peak is 117 (one FMA a cycle), asking for the lines of C at the beginning of a tile and adding C at
+//! its end took forward products from 105 to 112. Transposing blocks in registers made packing four times as fast.
+//!
+//! What did not help on the Emerald Rapids: asking for the next panel of B from within a tile (2 to 7 % slower, for it
+//! drives the panel in use from the cache), huge pages (within 4 %), parts 256 deep instead of 384 (145 instead of 155
+//! forward), copying panels of B in a pass of its own (3 to 5 % slower where B is small).
 
-use super::simd::{Simd, kernel};
+use std::mem::MaybeUninit;
+
+use super::{
+    Columns, Level,
+    simd::{Simd, kernel},
+};
 
 /// The left-hand side: element (i, k) is at `i · row + k · col`.
 #[derive(Clone, Copy)]
@@ -67,65 +79,123 @@ pub fn packed_len(k: usize, n: usize, panel: usize) -> usize {
     n.next_multiple_of(panel) * k
 }
 
-/// Rows of A that are walked against one panel of B before the next: with `DEPTH` columns they fit the second-level cache.
-const HEIGHT: usize = 128;
-/// Columns of A, and rows of a panel of B, that are walked at once.
-const DEPTH: usize = 512;
+/// Rows of A that are walked against one panel of B before the next: with [`DEPTH`] columns they fit the second-level
+/// cache. A multiple of every level's [`Simd::ROWS`].
+pub const HEIGHT: usize = 120;
+/// Columns of A, and rows of a panel of B, that are walked at once: a panel of AVX-512 then has 48 KiB, as some
+/// first-level caches. A product in parts of so many, each added to the ones before, has the bits of the whole.
+pub const DEPTH: usize = 384;
+/// Rows of a panel of B that are asked for ahead while it is copied.
+const AHEAD: usize = 24;
+/// Rows of A for which a panel of B is worth copying.
+const ROWS_TO_COPY: usize = 48;
+/// Panels of B for which a part of A is worth copying.
+const PANELS_TO_COPY: usize = 4;
 
-kernel! {
-    /// C (m, n) = A (m, k) · B (k, n) + start. C is row-major with leading dimension `ldc`.
-    /// Panics where an operand is too short for its shape.
-    pub fn gemm(
-        s,
-        shape: [usize; 3],
-        a: Lhs,
-        b: Rhs,
-        start: Start,
-        c: &mut [f32],
-        ldc: usize,
-    ) {
-        let [m, n, k] = shape;
-        if m == 0 || n == 0 {
-            return;
-        }
-        check(shape, a, b, start, c.len(), ldc, 2 * S::LANES);
-        let mut first = 0;
-        while first < k || first == 0 {
-            let depth = DEPTH.min(k - first);
-            let start = if first == 0 { start } else { Start::C };
-            for top in (0..m).step_by(HEIGHT) {
-                let rows = HEIGHT.min(m - top);
-                for (index, left) in (0..n).step_by(2 * S::LANES).enumerate() {
-                    let columns = (n - left).min(2 * S::LANES);
-                    // SAFETY: `check` has seen that all three operands hold the whole shape, of which this is a part.
-                    unsafe {
-                        let a = Strided { at: a.data.as_ptr().add(top * a.row + first * a.col), row: a.row, col: a.col };
-                        let panel = 2 * S::LANES;
-                        let b = match b {
-                            Rhs::Rows(data, ld) => {
-                                Panel { at: data.as_ptr().add(first * ld + left), ld, next: panel }
-                            }
-                            Rhs::Panels(data) => {
-                                let at = data.as_ptr().add((index * k + first) * panel);
-                                Panel { at, ld: panel, next: k * panel }
-                            }
-                        };
-                        let bias = match start {
-                            Start::Bias(bias) => Start::Bias(&bias[left..]),
-                            Start::CAndBias(bias) => Start::CAndBias(&bias[left..]),
-                            other => other,
-                        };
-                        column(s, [rows, columns, depth], a, b, bias, c.as_mut_ptr().add(top * ldc + left), ldc);
-                    }
-                }
-            }
-            first += depth.max(1);
-        }
+/// C (m, n) = A (m, k) · B (k, n) + start. C is row-major with leading dimension `ldc`.
+/// Panics where an operand is too short for its shape.
+pub fn gemm(level: Level, [m, n, k]: [usize; 3], a: Lhs, b: Rhs, start: Start, c: &mut [f32], ldc: usize) {
+    gemm_columns(level, k, a, b, start, Columns::new(c, [m, n], ldc));
+}
+
+/// [`gemm()`] into some columns of a matrix; B has as many, and `k` rows.
+pub fn gemm_columns(level: Level, k: usize, a: Lhs, b: Rhs, start: Start, c: Columns) {
+    let [m, n] = c.shape();
+    if m == 0 || n == 0 {
+        return;
+    }
+    check([m, n, k], a, b, start, level.panel());
+    let copies = Copies {
+        of_a: a.row == 1 && a.col != 1 && n >= PANELS_TO_COPY * level.panel(),
+        of_b: matches!(b, Rhs::Rows(..)) && m >= ROWS_TO_COPY,
+    };
+    if copies.of_a || copies.of_b {
+        copying(level, k, a, b, start, c, copies);
+    } else {
+        reading(level, k, a, b, start, c);
     }
 }
 
-fn check([m, n, k]: [usize; 3], a: Lhs, b: Rhs, start: Start, c: usize, ldc: usize, panel: usize) {
-    assert!(ldc >= n && c >= (m - 1) * ldc + n, "C is too short");
+kernel! {
+    /// The operands are read where they lie: small products, such as attention's, do without touching a new stack.
+    fn reading(s, k: usize, a: Lhs, b: Rhs, start: Start, c: Columns) {
+        blocks(s, k, a, b, start, c, None);
+    }
+}
+
+kernel! {
+    /// Parts of the operands are copied so that tiles read memory without gaps.
+    fn copying(s, k: usize, a: Lhs, b: Rhs, start: Start, c: Columns, copies: Copies) {
+        let mut room = Room { strips: [MaybeUninit::uninit(); _], panel: [MaybeUninit::uninit(); _] };
+        blocks(s, k, a, b, start, c, Some((copies, &mut room)));
+    }
+}
+
+/// Which operands are copied.
+#[derive(Clone, Copy)]
+struct Copies {
+    of_a: bool,
+    of_b: bool,
+}
+
+/// Where to: on the stack, and written before it is read.
+#[repr(align(64))]
+struct Room {
+    /// (rows / ROWS, depth, ROWS)
+    strips: [MaybeUninit<f32>; HEIGHT * DEPTH],
+    /// (depth, 2 · LANES) at the widest level.
+    panel: [MaybeUninit<f32>; DEPTH * 32],
+}
+
+#[inline(always)]
+fn blocks<S: Simd>(
+    s: S,
+    k: usize,
+    a: Lhs,
+    b: Rhs,
+    start: Start,
+    mut c: Columns,
+    mut copies: Option<(Copies, &mut Room)>,
+) {
+    let ([m, n], (c, ldc)) = (c.shape(), c.raw());
+    let panel = 2 * S::LANES;
+    let mut first = 0;
+    while first < k || first == 0 {
+        let depth = DEPTH.min(k - first);
+        let start = if first == 0 { start } else { Start::C };
+        for top in (0..m).step_by(HEIGHT) {
+            let rows = HEIGHT.min(m - top);
+            // SAFETY: `check` and `Columns` have seen that all three operands hold the whole shape, of which this is a part.
+            unsafe {
+                let at = a.data.as_ptr().add(top * a.row + first * a.col);
+                let mut a = Strided { at, row: a.row, col: a.col, strip: S::ROWS * a.row };
+                if let Some((Copies { of_a: true, .. }, room)) = &mut copies {
+                    a = copy_strips::<S>(a, [rows, depth], room.strips.as_mut_ptr().cast());
+                }
+                for (index, left) in (0..n).step_by(panel).enumerate() {
+                    let columns = (n - left).min(panel);
+                    let b = match b {
+                        Rhs::Rows(data, ld) => Panel { at: data.as_ptr().add(first * ld + left), ld },
+                        Rhs::Panels(data) => Panel { at: data.as_ptr().add((index * k + first) * panel), ld: panel },
+                    };
+                    let copy = match &mut copies {
+                        Some((Copies { of_b: true, .. }, room)) => room.panel.as_mut_ptr().cast(),
+                        _ => std::ptr::null_mut(),
+                    };
+                    let bias = match start {
+                        Start::Bias(bias) => Start::Bias(&bias[left..]),
+                        Start::CAndBias(bias) => Start::CAndBias(&bias[left..]),
+                        other => other,
+                    };
+                    column(s, [rows, columns, depth], a, b, copy, bias, c.add(top * ldc + left), ldc);
+                }
+            }
+        }
+        first += depth.max(1);
+    }
+}
+
+fn check([m, n, k]: [usize; 3], a: Lhs, b: Rhs, start: Start, panel: usize) {
     assert!(k == 0 || a.data.len() > (m - 1) * a.row + (k - 1) * a.col, "A is too short");
     match b {
         Rhs::Rows(data, ld) => assert!(k == 0 || ld >= n && data.len() >= (k - 1) * ld + n, "B is too short"),
@@ -136,32 +206,58 @@ fn check([m, n, k]: [usize; 3], a: Lhs, b: Rhs, start: Start, c: usize, ldc: usi
     }
 }
 
-/// A part of A.
+/// A part of A. Rows of a strip of [`Simd::ROWS`] are `row` apart, strips `strip`.
 #[derive(Clone, Copy)]
 struct Strided {
     at: *const f32,
     row: usize,
     col: usize,
+    strip: usize,
 }
 
-/// A panel of B: where it begins, from one row to the next, and from here to the next panel.
+/// A panel of B: where it begins, and from one row to the next.
 #[derive(Clone, Copy)]
 struct Panel {
     at: *const f32,
     ld: usize,
-    next: usize,
 }
 
-/// One panel's width of C, tile by tile.
+/// Copies a part of A whose rows lie side by side into strips of (depth, ROWS), column by column, so that memory is read
+/// in long stretches.
 ///
 /// # Safety
-/// The operands must hold the shape.
+/// A must hold (rows, depth), and `to` as many numbers, of rows up to a multiple of ROWS.
 #[inline(always)]
+unsafe fn copy_strips<S: Simd>(a: Strided, [rows, depth]: [usize; 2], to: *mut f32) -> Strided {
+    for k in 0..depth {
+        for (strip, i) in (0..rows).step_by(S::ROWS).enumerate() {
+            // SAFETY: as many numbers as A has from row i on, into the strip's place for them.
+            unsafe {
+                let (from, to) = (a.at.add(k * a.col + i), to.add((strip * depth + k) * S::ROWS));
+                if rows - i >= S::ROWS {
+                    to.copy_from_nonoverlapping(from, S::ROWS);
+                } else {
+                    to.copy_from_nonoverlapping(from, rows - i);
+                }
+            }
+        }
+    }
+    Strided { at: to, row: 1, col: S::ROWS, strip: S::ROWS * depth }
+}
+
+/// One panel's width of C, tile by tile. Where `copy` is not null, the first tile leaves the panel there without gaps,
+/// and the others read it.
+///
+/// # Safety
+/// The operands must hold the shape, and `copy`, if any, (depth, 2 · LANES).
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
 unsafe fn column<S: Simd>(
     s: S,
     [rows, columns, depth]: [usize; 3],
     a: Strided,
-    b: Panel,
+    mut b: Panel,
+    copy: *mut f32,
     start: Start,
     c: *mut f32,
     ldc: usize,
@@ -169,109 +265,130 @@ unsafe fn column<S: Simd>(
     let tail = columns % S::LANES;
     let mut i = 0;
     while i < rows {
-        // SAFETY: rows i and those of the tile are below `rows`, so within what the caller promised.
+        // SAFETY: rows i and those of the tile are below `rows`, so within what the caller promised. A tile begins a
+        // strip or follows a smaller one in the last.
         unsafe {
-            let at = Strided { at: a.at.add(i * a.row), ..a };
-            let c = c.add(i * ldc);
+            let at = Tile {
+                depth,
+                a: Strided { at: a.at.add(i / S::ROWS * a.strip + i % S::ROWS * a.row), ..a },
+                b,
+                copy: if i == 0 { copy } else { std::ptr::null_mut() },
+                start,
+                c: c.add(i * ldc),
+                ldc,
+                tail,
+            };
             i += match (columns > S::LANES, tail == 0) {
-                (true, true) => tile_of::<S, 2, false>(s, rows - i, depth, at, b, start, c, ldc, tail),
-                (true, false) => tile_of::<S, 2, true>(s, rows - i, depth, at, b, start, c, ldc, tail),
-                (false, true) => tile_of::<S, 1, false>(s, rows - i, depth, at, b, start, c, ldc, tail),
-                (false, false) => tile_of::<S, 1, true>(s, rows - i, depth, at, b, start, c, ldc, tail),
+                (true, true) => at.of::<S, 2, false>(s, rows - i),
+                (true, false) => at.of::<S, 2, true>(s, rows - i),
+                (false, true) => at.of::<S, 1, false>(s, rows - i),
+                (false, false) => at.of::<S, 1, true>(s, rows - i),
             };
         }
-    }
-}
-
-/// The tallest tile that fits `rows`; returns its height.
-///
-/// # Safety
-/// As [`tile`].
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-unsafe fn tile_of<S: Simd, const N: usize, const TAIL: bool>(
-    s: S,
-    rows: usize,
-    depth: usize,
-    a: Strided,
-    b: Panel,
-    start: Start,
-    c: *mut f32,
-    ldc: usize,
-    tail: usize,
-) -> usize {
-    // SAFETY: the height is at most `rows`.
-    unsafe {
-        match rows {
-            8.. if S::ROWS == 8 => tile::<S, 8, N, TAIL>(s, depth, a, b, start, c, ldc, tail),
-            4.. => tile::<S, 4, N, TAIL>(s, depth, a, b, start, c, ldc, tail),
-            2.. => tile::<S, 2, N, TAIL>(s, depth, a, b, start, c, ldc, tail),
-            _ => tile::<S, 1, N, TAIL>(s, depth, a, b, start, c, ldc, tail),
+        if !copy.is_null() {
+            b = Panel { at: copy, ld: 2 * S::LANES };
         }
     }
 }
 
-/// The inner loop: M rows and N vectors of C stay in registers over all of `depth`. With `TAIL` the last vector has only
-/// `tail` lanes. Returns M.
-///
-/// # Safety
-/// A must hold (M, depth), B (depth, columns) and C (M, columns) at their strides.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-unsafe fn tile<S: Simd, const M: usize, const N: usize, const TAIL: bool>(
-    s: S,
+/// The operands of a tile of C.
+#[derive(Clone, Copy)]
+struct Tile<'a> {
     depth: usize,
     a: Strided,
     b: Panel,
-    start: Start,
+    /// Where the panel of B is copied to, if not null.
+    copy: *mut f32,
+    start: Start<'a>,
     c: *mut f32,
     ldc: usize,
+    /// Lanes of the last vector of a row, where not all.
     tail: usize,
-) -> usize {
-    // SAFETY: all offsets stay within the shapes of the contract above; partial vectors go through slices of `tail`.
-    unsafe {
-        let load = |from: *const f32, j: usize| {
-            if TAIL && j == N - 1 {
-                s.load_part(std::slice::from_raw_parts(from.add(j * S::LANES), tail))
-            } else {
-                s.load_at(from.add(j * S::LANES))
+}
+
+impl Tile<'_> {
+    /// The tallest tile that fits `rows`; returns its height.
+    ///
+    /// # Safety
+    /// As [`Tile::compute`], for as many rows.
+    #[inline(always)]
+    unsafe fn of<S: Simd, const N: usize, const TAIL: bool>(self, s: S, rows: usize) -> usize {
+        // SAFETY: the height is at most `rows`.
+        unsafe {
+            match (rows, S::ROWS, self.copy.is_null()) {
+                (12.., 12, true) => self.compute::<S, 12, N, TAIL, false>(s),
+                (12.., 12, false) => self.compute::<S, 12, N, TAIL, true>(s),
+                (8.., 12, _) => self.compute::<S, 8, N, TAIL, false>(s),
+                (6.., 6, true) => self.compute::<S, 6, N, TAIL, false>(s),
+                (6.., 6, false) => self.compute::<S, 6, N, TAIL, true>(s),
+                (4.., _, true) => self.compute::<S, 4, N, TAIL, false>(s),
+                (4.., _, false) => self.compute::<S, 4, N, TAIL, true>(s),
+                (2.., ..) => self.compute::<S, 2, N, TAIL, false>(s),
+                _ => self.compute::<S, 1, N, TAIL, false>(s),
             }
-        };
-        // C is needed last: its lines are on their way meanwhile.
-        for i in 0..M {
-            (0..N).for_each(|j| s.prefetch(c.wrapping_add(i * ldc + j * S::LANES)));
         }
-        let mut sums = [[s.splat(0.0); N]; M];
-        let (mut at_a, mut at_b) = (a.at, b.at);
-        for _ in 0..depth {
-            let row: [S::V; N] = std::array::from_fn(|j| load(at_b, j));
-            for (i, sums) in sums.iter_mut().enumerate() {
-                let x = s.splat(*at_a.add(i * a.row));
-                sums.iter_mut().zip(row).for_each(|(sum, y)| *sum = s.mul_add(x, y, *sum));
-            }
-            at_a = at_a.wrapping_add(a.col);
-            (0..N).for_each(|j| s.prefetch(at_b.wrapping_add(b.next + j * S::LANES)));
-            at_b = at_b.wrapping_add(b.ld);
-        }
-        let bias = match start {
-            Start::Bias(bias) | Start::CAndBias(bias) => std::array::from_fn(|j| load(bias.as_ptr(), j)),
-            Start::Zero | Start::C => [s.splat(0.0); N],
-        };
-        let add_c = matches!(start, Start::C | Start::CAndBias(_));
-        for (i, sums) in sums.into_iter().enumerate() {
-            for (j, sum) in sums.into_iter().enumerate() {
-                let to = c.add(i * ldc + j * S::LANES);
-                let sum = s.add(sum, bias[j]);
-                let sum = if add_c { s.add(load(c.add(i * ldc), j), sum) } else { sum };
+    }
+
+    /// The inner loop: M rows and N vectors of C stay in registers over all of `depth`. With `TAIL` the last vector has
+    /// only `tail` lanes, with `COPY` the panel of B is copied. Returns M.
+    ///
+    /// # Safety
+    /// A must hold (M, depth), B (depth, columns) and C (M, columns) at their strides, the copy (depth, 2 · LANES).
+    #[inline(always)]
+    unsafe fn compute<S: Simd, const M: usize, const N: usize, const TAIL: bool, const COPY: bool>(
+        self,
+        s: S,
+    ) -> usize {
+        let Self { depth, a, b, mut copy, start, c, ldc, tail } = self;
+        // SAFETY: all offsets stay within the shapes of the contract above; partial vectors go through slices of `tail`.
+        unsafe {
+            let load = |from: *const f32, j: usize| {
                 if TAIL && j == N - 1 {
-                    s.store_part(sum, std::slice::from_raw_parts_mut(to, tail));
+                    s.load_part(std::slice::from_raw_parts(from.add(j * S::LANES), tail))
                 } else {
-                    s.store_at(sum, to);
+                    s.load_at(from.add(j * S::LANES))
+                }
+            };
+            // C is needed last: its lines are on their way meanwhile.
+            for i in 0..M {
+                (0..N).for_each(|j| s.prefetch(c.wrapping_add(i * ldc + j * S::LANES)));
+            }
+            let mut sums = [[s.splat(0.0); N]; M];
+            let (mut at_a, mut at_b) = (a.at, b.at);
+            for _ in 0..depth {
+                let row: [S::V; N] = std::array::from_fn(|j| load(at_b, j));
+                if COPY {
+                    (0..N).for_each(|j| s.store_at(row[j], copy.add(j * S::LANES)));
+                    (0..N).for_each(|j| s.prefetch(at_b.wrapping_add(AHEAD * b.ld + j * S::LANES)));
+                    copy = copy.wrapping_add(2 * S::LANES);
+                }
+                for (i, sums) in sums.iter_mut().enumerate() {
+                    let x = s.splat(*at_a.add(i * a.row));
+                    sums.iter_mut().zip(row).for_each(|(sum, y)| *sum = s.mul_add(x, y, *sum));
+                }
+                at_a = at_a.wrapping_add(a.col);
+                at_b = at_b.wrapping_add(b.ld);
+            }
+            let bias = match start {
+                Start::Bias(bias) | Start::CAndBias(bias) => std::array::from_fn(|j| load(bias.as_ptr(), j)),
+                Start::Zero | Start::C => [s.splat(0.0); N],
+            };
+            let add_c = matches!(start, Start::C | Start::CAndBias(_));
+            for (i, sums) in sums.into_iter().enumerate() {
+                for (j, sum) in sums.into_iter().enumerate() {
+                    let to = c.add(i * ldc + j * S::LANES);
+                    let sum = s.add(sum, bias[j]);
+                    let sum = if add_c { s.add(load(c.add(i * ldc), j), sum) } else { sum };
+                    if TAIL && j == N - 1 {
+                        s.store_part(sum, std::slice::from_raw_parts_mut(to, tail));
+                    } else {
+                        s.store_at(sum, to);
+                    }
                 }
             }
         }
+        M
     }
-    M
 }
 
 kernel! {
@@ -316,8 +433,14 @@ pub fn pack_rows(w: &[f32], ld: usize, [k, n]: [usize; 2], panel: usize, packed:
     for i in 0..k {
         for (p, numbers) in w[i * ld + first..][..width].chunks(panel).enumerate() {
             let to = &mut packed[(p * k + i) * panel..][..panel];
-            to[..numbers.len()].copy_from_slice(numbers);
-            to[numbers.len()..].fill(0.0);
+            // Of known length where it can be: a call for each 128 bytes takes longer than they do.
+            match (<&mut [f32; 32]>::try_from(&mut *to), <&[f32; 32]>::try_from(numbers)) {
+                (Ok(to), Ok(numbers)) => *to = *numbers,
+                _ => {
+                    to[..numbers.len()].copy_from_slice(numbers);
+                    to[numbers.len()..].fill(0.0);
+                }
+            }
         }
     }
 }
@@ -325,7 +448,7 @@ pub fn pack_rows(w: &[f32], ld: usize, [k, n]: [usize; 2], panel: usize, packed:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::{Level, tests::random};
+    use crate::kernels::tests::random;
 
     /// Against a plain sum in f64, for shapes around every edge of the tiles, both layouts of A and of B, all starts.
     #[test]

@@ -6,6 +6,7 @@
 pub mod adamw;
 pub mod attention;
 pub mod buffer;
+pub mod columns;
 pub mod gemm;
 pub mod loss;
 pub mod norm;
@@ -13,6 +14,7 @@ pub mod pointwise;
 pub mod simd;
 
 pub use buffer::Buffer;
+pub use columns::Columns;
 pub use simd::Level;
 
 #[cfg(test)]

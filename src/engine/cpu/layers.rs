@@ -31,12 +31,12 @@ impl Matrix {
 pub fn block_forward(cx: &Cx, at: &Micro, layer: usize, w: &Block, acts: &mut BlockActs, p: &mut Passing, keep: bool) {
     let rows = at.rows();
     norm_forward(cx, rows, &w.norm1, &p.x, &mut acts.norm1, &mut p.normed);
-    linear::forward(cx, &w.qkv, rows, p.normed.read(rows), acts.qkv.write(rows), &mut p.pack);
+    linear::forward(cx, &w.qkv, rows, p.normed.read(rows), acts.qkv.write(rows), &p.packs);
     attention::forward(cx, at, layer, acts, p);
     into_residual(cx, at, layer, Site::AttentionOut, &w.out, &acts.gathered, p);
 
     norm_forward(cx, rows, &w.norm2, &p.x, &mut acts.norm2, &mut p.normed);
-    linear::forward(cx, &w.up, rows, p.normed.read(rows), acts.inner.write(rows), &mut p.pack);
+    linear::forward(cx, &w.up, rows, p.normed.read(rows), acts.inner.write(rows), &p.packs);
     gelu(cx, rows, &mut acts.inner, &mut acts.slope, keep);
     into_residual(cx, at, layer, Site::MlpOut, &w.down, &acts.inner, p);
 }
@@ -57,20 +57,20 @@ pub fn block_backward(
     let rows = at.rows();
     let dy = out_of_residual(cx, at, layer, Site::MlpOut, &p.dx, &mut p.mixed);
     linear::backward_weight(cx, &w.down, rows, dy, acts.inner.read(rows), grads, fresh);
-    linear::backward_input(cx, &w.down, rows, dy, p.dinner.write(rows), &mut p.pack);
+    linear::backward_input(cx, &w.down, rows, dy, p.dinner.write(rows), &p.packs);
     multiply(cx, rows, &acts.slope, &mut p.dinner);
     norm_again(cx, rows, &w.norm2, &acts.norm2, &mut p.normed);
     linear::backward_weight(cx, &w.up, rows, p.dinner.read(rows), p.normed.read(rows), grads, fresh);
-    linear::backward_input(cx, &w.up, rows, p.dinner.read(rows), p.mixed.write(rows), &mut p.pack);
+    linear::backward_input(cx, &w.up, rows, p.dinner.read(rows), p.mixed.write(rows), &p.packs);
     norm_backward(cx, rows, &w.norm2, &acts.norm2, p, grads);
 
     let dy = out_of_residual(cx, at, layer, Site::AttentionOut, &p.dx, &mut p.mixed);
     linear::backward_weight(cx, &w.out, rows, dy, acts.gathered.read(rows), grads, fresh);
-    linear::backward_input(cx, &w.out, rows, dy, p.normed.write(rows), &mut p.pack);
+    linear::backward_input(cx, &w.out, rows, dy, p.normed.write(rows), &p.packs);
     attention::backward(cx, at, layer, acts, p);
     norm_again(cx, rows, &w.norm1, &acts.norm1, &mut p.normed);
     linear::backward_weight(cx, &w.qkv, rows, p.dqkv.read(rows), p.normed.read(rows), grads, fresh);
-    linear::backward_input(cx, &w.qkv, rows, p.dqkv.read(rows), p.mixed.write(rows), &mut p.pack);
+    linear::backward_input(cx, &w.qkv, rows, p.dqkv.read(rows), p.mixed.write(rows), &p.packs);
     norm_backward(cx, rows, &w.norm1, &acts.norm1, p, grads);
 }
 
@@ -138,9 +138,9 @@ fn multiply(cx: &Cx, rows: usize, x: &Matrix, y: &mut Matrix) {
 fn into_residual(cx: &Cx, at: &Micro, layer: usize, site: Site, w: &Linear, y: &Matrix, p: &mut Passing) {
     let (rows, ld, width) = (at.rows(), p.x.ld, p.x.width);
     let Some(mask) = at.mask(cx, site, layer) else {
-        return linear::forward_onto(cx, w, rows, y.read(rows), p.x.write(rows), &mut p.pack);
+        return linear::forward_onto(cx, w, rows, y.read(rows), p.x.write(rows), &p.packs);
     };
-    linear::forward(cx, w, rows, y.read(rows), p.mixed.write(rows), &mut p.pack);
+    linear::forward(cx, w, rows, y.read(rows), p.mixed.write(rows), &p.packs);
     let height = cx.block(rows);
     let blocks = (p.mixed.rows(rows).par_chunks(height * ld), p.x.rows_mut(rows).par_chunks_mut(height * ld));
     cx.each(blocks.into_par_iter().enumerate()).for_each(|(i, (mixed, x))| {

@@ -1,13 +1,18 @@
 //! Products with a matrix of weights: forward, and backward to the input and to the weights.
 //!
-//! With packed weights (small models) each call is one matrix product. Without, a part of the matrix at a time is packed
-//! into a small buffer by all threads and used for all rows; so a large model needs no second copy of its weights.
+//! With packed weights (small models) each call is one matrix product. Without, tasks take some columns of the result
+//! each: they pack the part of the matrix that these need into memory of their own, and use it for all rows. So a large
+//! model needs no second copy of its weights, and what a thread packs stays in its own cache: with a part of the matrix
+//! packed by all threads and rows shared among them, two threads took 1.5 times the processor time of one.
+
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
 use super::{Cx, weights::Linear};
 use crate::kernels::{
-    gemm::{Lhs, Rhs, Start, gemm, pack_rows, pack_transposed, packed_len},
+    Buffer, Columns,
+    gemm::{DEPTH, Lhs, Rhs, Start, gemm, gemm_columns, pack_rows, pack_transposed, packed_len},
     pointwise,
 };
 
@@ -24,19 +29,17 @@ pub struct RowsMut<'a> {
     pub ld: usize,
 }
 
-/// Panels of a packed weight that are one task.
-const PANELS: usize = 4;
-/// Weight rows whose gradient is one task.
-const OUTPUTS: usize = 64;
+/// Tasks of a product for each helper: one that is slowed down leaves more of them to the others.
+const TASKS: usize = 2;
 
 /// y = x·Wᵀ + b
-pub fn forward(cx: &Cx, l: &Linear, rows: usize, x: Rows, y: RowsMut, pack: &mut [f32]) {
-    forward_from(cx, l, rows, x, y, pack, |bias| bias.map_or(Start::Zero, Start::Bias));
+pub fn forward(cx: &Cx, l: &Linear, rows: usize, x: Rows, y: RowsMut, packs: &[Mutex<Buffer>]) {
+    forward_from(cx, l, rows, x, y, packs, |bias| bias.map_or(Start::Zero, Start::Bias));
 }
 
 /// y += x·Wᵀ + b
-pub fn forward_onto(cx: &Cx, l: &Linear, rows: usize, x: Rows, y: RowsMut, pack: &mut [f32]) {
-    forward_from(cx, l, rows, x, y, pack, |bias| bias.map_or(Start::C, Start::CAndBias));
+pub fn forward_onto(cx: &Cx, l: &Linear, rows: usize, x: Rows, y: RowsMut, packs: &[Mutex<Buffer>]) {
+    forward_from(cx, l, rows, x, y, packs, |bias| bias.map_or(Start::C, Start::CAndBias));
 }
 
 fn forward_from<'a>(
@@ -45,45 +48,68 @@ fn forward_from<'a>(
     rows: usize,
     x: Rows,
     y: RowsMut,
-    pack: &mut [f32],
-    start: impl Fn(Option<&'a [f32]>) -> Start<'a>,
+    packs: &[Mutex<Buffer>],
+    start: impl Fn(Option<&'a [f32]>) -> Start<'a> + Sync,
 ) {
     let (k, panel) = (l.inputs, cx.level.panel());
     let bias = l.bias.as_ref().map(|b| &cx.params[b.clone()]);
+    let (x, y) = (Lhs::rows(x.data, x.ld), Columns::new(y.data, [rows, l.outputs], y.ld));
     if !cx.packed.is_empty() {
-        return product(cx, [rows, l.outputs, k], x, Rhs::Panels(l.packed(cx.packed)), start(bias), y);
+        return gemm_columns(cx.level, k, x, Rhs::Panels(l.packed(cx.packed)), start(bias), y);
     }
     let w = &cx.params[l.weight.clone()];
-    let at_once = (pack.len() / packed_len(k, panel, panel)).max(1) * panel;
-    for first in (0..l.outputs).step_by(at_once) {
-        let n = at_once.min(l.outputs - first);
+    by_columns(cx, y, k, packs, &|first, y, pack| {
+        let n = y.shape()[1];
         let part = &mut pack[..packed_len(k, n, panel)];
-        cx.each(part.par_chunks_mut(k * panel).enumerate())
-            .for_each(|(p, out)| pack_transposed(cx.level, w, k, [k, l.outputs], out, first / panel + p));
-        let start = start(bias.map(|b| &b[first..first + n]));
-        let y = RowsMut { data: &mut y.data[first..], ld: y.ld };
-        product(cx, [rows, n, k], x, Rhs::Panels(part), start, y);
-    }
+        pack_transposed(cx.level, w, k, [k, l.outputs], part, first / panel);
+        gemm_columns(cx.level, k, x, Rhs::Panels(part), start(bias.map(|b| &b[first..first + n])), y);
+    });
 }
 
 /// dx = dy·W
-pub fn backward_input(cx: &Cx, l: &Linear, rows: usize, dy: Rows, dx: RowsMut, pack: &mut [f32]) {
+pub fn backward_input(cx: &Cx, l: &Linear, rows: usize, dy: Rows, dx: RowsMut, packs: &[Mutex<Buffer>]) {
     let (n, panel) = (l.inputs, cx.level.panel());
-    let w = &cx.params[l.weight.clone()];
+    let (w, dx) = (&cx.params[l.weight.clone()], Columns::new(dx.data, [rows, n], dx.ld));
     if !cx.packed.is_empty() {
-        return product(cx, [rows, n, l.outputs], dy, Rhs::Rows(w, n), Start::Zero, dx);
+        return gemm_columns(cx.level, l.outputs, Lhs::rows(dy.data, dy.ld), Rhs::Rows(w, n), Start::Zero, dx);
     }
-    let at_once = pack.len() / packed_len(1, n, panel);
-    for first in (0..l.outputs).step_by(at_once) {
-        let k = at_once.min(l.outputs - first);
-        let part = &mut pack[..packed_len(k, n, panel)];
-        cx.each(part.par_chunks_mut(PANELS * k * panel).enumerate())
-            .for_each(|(i, out)| pack_rows(&w[first * n..], n, [k, n], panel, out, PANELS * i));
-        let start = if first == 0 { Start::Zero } else { Start::C };
-        let dy = Rows { data: &dy.data[first..], ld: dy.ld };
-        let dx = RowsMut { data: dx.data, ld: dx.ld };
-        product(cx, [rows, n, k], dy, Rhs::Panels(part), start, dx);
+    by_columns(cx, dx, DEPTH, packs, &|left, mut dx, pack| {
+        let columns = dx.shape()[1];
+        // As deep as fits: in parts of DEPTH, or the bits would follow from the number of tasks.
+        let at_once = pack.len() / packed_len(DEPTH, columns, panel) * DEPTH;
+        for first in (0..l.outputs).step_by(at_once) {
+            let k = at_once.min(l.outputs - first);
+            let part = &mut pack[..packed_len(k, columns, panel)];
+            pack_rows(&w[first * n..], n, [k, n], panel, part, left / panel);
+            let start = if first == 0 { Start::Zero } else { Start::C };
+            gemm_columns(cx.level, k, Lhs::rows(&dy.data[first..], dy.ld), Rhs::Panels(part), start, dx.reborrow());
+        }
+    });
+}
+
+/// Lets the helpers work on columns of `c`, each with room for their weights of `k` rows. The work is called with the
+/// first column, the columns and the room.
+fn by_columns<F>(cx: &Cx, c: Columns, k: usize, packs: &[Mutex<Buffer>], work: &F)
+where
+    F: Fn(usize, Columns, &mut Buffer) + Sync,
+{
+    let panel = cx.level.panel();
+    let room = packs.iter().map(|p| p.lock().unwrap_or_else(PoisonError::into_inner).len()).min().unwrap_or(0);
+    let panels = c.shape()[1].div_ceil(panel).div_ceil(TASKS * cx.helpers).min(room / packed_len(k, panel, panel));
+    split(c, 0, panels * panel, &|first, c| {
+        work(first, c, &mut packs[cx.helper()].lock().unwrap_or_else(PoisonError::into_inner));
+    });
+}
+
+/// Calls `work` with each `width` of columns, in parallel.
+fn split(c: Columns, first: usize, width: usize, work: &(impl Fn(usize, Columns) + Sync)) {
+    let parts = c.shape()[1].div_ceil(width);
+    if parts <= 1 {
+        return work(first, c);
     }
+    let at = parts / 2 * width;
+    let (left, right) = c.split_at(at);
+    rayon::join(|| split(left, first, width, work), || split(right, first + at, width, work));
 }
 
 /// dW = dyᵀ·x where `fresh`, else it is added; db += the sum of dy's rows.
@@ -91,23 +117,14 @@ pub fn backward_weight(cx: &Cx, l: &Linear, rows: usize, dy: Rows, x: Rows, grad
     let k = l.inputs;
     let (dw, db) = l.grads(grads);
     let start = if fresh { Start::Zero } else { Start::C };
-    cx.each(dw.par_chunks_mut(OUTPUTS * k).enumerate()).for_each(|(i, dw)| {
-        let dy = Lhs::transposed(&dy.data[i * OUTPUTS..], dy.ld);
+    let height = cx.block(l.outputs);
+    cx.each(dw.par_chunks_mut(height * k).enumerate()).for_each(|(i, dw)| {
+        let dy = Lhs::transposed(&dy.data[i * height..], dy.ld);
         gemm(cx.level, [dw.len() / k, k, rows], dy, Rhs::Rows(x.data, x.ld), start, dw, k);
     });
     if let Some(db) = db {
-        cx.each(db.par_chunks_mut(OUTPUTS).enumerate()).for_each(|(i, db)| {
-            pointwise::add_rows(cx.level, &dy.data[i * OUTPUTS..], dy.ld, db);
+        cx.each(db.par_chunks_mut(height).enumerate()).for_each(|(i, db)| {
+            pointwise::add_rows(cx.level, &dy.data[i * height..], dy.ld, db);
         });
     }
-}
-
-/// C = start + A·B, by blocks of rows.
-fn product(cx: &Cx, [rows, n, k]: [usize; 3], a: Rows, b: Rhs, start: Start, c: RowsMut) {
-    let height = cx.block(rows);
-    let blocks = c.data.par_chunks_mut(height * c.ld).zip(a.data.par_chunks(height * a.ld));
-    cx.each(blocks.enumerate()).for_each(|(i, (block, rows_of_a))| {
-        let rows = height.min(rows.saturating_sub(i * height));
-        gemm(cx.level, [rows, n, k], Lhs::rows(rows_of_a, a.ld), b, start, block, c.ld);
-    });
 }

@@ -34,7 +34,7 @@ use super::{Batch, Engine, Part, Place, Update, check_tokens};
 use crate::{
     base::{Context, Error, Exit, Result},
     cost::Workspace,
-    kernels::{Buffer, Level},
+    kernels::{Buffer, Level, gemm},
     model::{self, Layout},
     spec::{
         RunConfig,
@@ -42,8 +42,8 @@ use crate::{
     },
 };
 
-/// Rows of activations that are one task.
-const BLOCK: usize = 128;
+/// Rows of activations that are one task at most.
+const BLOCK: usize = gemm::HEIGHT;
 
 /// A model, its gradients and moments, and the room to train it.
 pub struct Cpu {
@@ -84,9 +84,10 @@ struct Cx<'a> {
 }
 
 impl Cx<'_> {
-    /// Rows of a task, such that each helper has some. A multiple of the tallest tile of a product.
+    /// Rows of a task: about as many tasks for each helper, and whole tiles of a product.
     fn block(&self, rows: usize) -> usize {
-        rows.div_ceil(self.helpers).next_multiple_of(8).clamp(8, BLOCK)
+        let tasks = rows.div_ceil(BLOCK).next_multiple_of(self.helpers);
+        rows.div_ceil(tasks.max(1)).next_multiple_of(12).clamp(12, BLOCK)
     }
 
     /// Lets the helpers share tasks, or one thread do them all.

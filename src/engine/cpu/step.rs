@@ -76,7 +76,7 @@ pub fn logits(cx: &Cx, at: &Micro, acts: &mut Acts, out: &mut [f32]) {
     let (p, vocab) = (&mut acts.passing, cx.weights.head.outputs);
     norm_forward(cx, at.rows(), &cx.weights.norm, &p.x, &mut acts.norm, &mut p.normed);
     let normed = Rows { data: p.normed.rows(at.rows()), ld: p.normed.ld };
-    linear::forward(cx, &cx.weights.head, at.rows(), normed, RowsMut { data: out, ld: vocab }, &mut p.pack);
+    linear::forward(cx, &cx.weights.head, at.rows(), normed, RowsMut { data: out, ld: vocab }, &p.packs);
 }
 
 /// All blocks, one after the other over the first one's buffers: nothing is kept.
@@ -138,7 +138,7 @@ fn head(cx: &Cx, at: &Micro, acts: &mut NormActs, p: &mut Passing, mut gradient:
         let n = at_once.min(rows - first);
         let normed = Rows { data: &p.normed.data[first * ld..(first + n) * ld], ld };
         let logits = &mut p.logits.data[..n * ld_logits];
-        linear::forward(cx, w, n, normed, RowsMut { data: logits, ld: ld_logits }, &mut p.pack);
+        linear::forward(cx, w, n, normed, RowsMut { data: logits, ld: ld_logits }, &p.packs);
         let height = cx.block(n);
         let blocks = (
             logits.par_chunks_mut(height * ld_logits),
@@ -157,7 +157,7 @@ fn head(cx: &Cx, at: &Micro, acts: &mut NormActs, p: &mut Passing, mut gradient:
         let dlogits = Rows { data: logits, ld: ld_logits };
         linear::backward_weight(cx, w, n, dlogits, normed, grads, *fresh && first == 0);
         let dnormed = RowsMut { data: &mut p.mixed.data[first * ld..(first + n) * ld], ld };
-        linear::backward_input(cx, w, n, dlogits, dnormed, &mut p.pack);
+        linear::backward_input(cx, w, n, dlogits, dnormed, &p.packs);
     }
     if let Some(Gradient { grads, .. }) = gradient {
         p.dx.rows_mut(rows).fill(0.0);

@@ -85,8 +85,8 @@ pub struct Passing {
     pub losses: Buffer,
     /// Room for the attention of one head, for each thread.
     pub rooms: Vec<Mutex<Scratch>>,
-    /// Room for a part of a packed weight.
-    pub pack: Buffer,
+    /// Room for a part of a packed weight, for each thread.
+    pub packs: Vec<Mutex<Buffer>>,
 }
 
 impl Acts {
@@ -115,7 +115,7 @@ impl Acts {
             logits: Matrix::zeros(space.head_rows, vocab),
             losses: Buffer::zeros(rows),
             rooms: (0..space.helpers).map(|_| Mutex::new(Scratch::new(d / m.heads, m.context))).collect(),
-            pack: Buffer::zeros(space.pack),
+            packs: (0..space.helpers).map(|_| Mutex::new(Buffer::zeros(space.pack))).collect(),
         };
         Self { blocks: (0..m.layers).map(block).collect(), norm: norm(), passing }
     }

@@ -78,7 +78,7 @@ macro_rules! memory {
 impl Simd for Avx512 {
     type V = __m512;
     const LANES: usize = 16;
-    const ROWS: usize = 8;
+    const ROWS: usize = 12;
 
     memory!(_mm512_loadu_ps, _mm512_storeu_ps);
 
@@ -154,7 +154,7 @@ fn first_lanes(n: usize) -> __mmask16 {
 impl Simd for Avx2 {
     type V = __m256;
     const LANES: usize = 8;
-    const ROWS: usize = 4;
+    const ROWS: usize = 6;
 
     memory!(_mm256_loadu_ps, _mm256_storeu_ps);
 
