@@ -329,6 +329,22 @@ impl Tile<'_> {
         }
     }
 
+    /// The j-th vector of a row of B, C or the bias.
+    ///
+    /// # Safety
+    /// The row must have it: of `tail` lanes where it is the last of N and there is a tail.
+    #[inline(always)]
+    unsafe fn load<S: Simd, const N: usize, const TAIL: bool>(self, s: S, row: *const f32, j: usize) -> S::V {
+        // SAFETY: as the caller promised.
+        unsafe {
+            if TAIL && j == N - 1 {
+                s.load_part(std::slice::from_raw_parts(row.add(j * S::LANES), self.tail))
+            } else {
+                s.load_at(row.add(j * S::LANES))
+            }
+        }
+    }
+
     /// The inner loop: M rows and N vectors of C stay in registers over all of `depth`. With `TAIL` the last vector has
     /// only `tail` lanes, with `COPY` the panel of B is copied. Returns M.
     ///
@@ -340,37 +356,42 @@ impl Tile<'_> {
         s: S,
     ) -> usize {
         let Self { depth, a, b, mut copy, start, c, ldc, tail } = self;
-        // SAFETY: all offsets stay within the shapes of the contract above; partial vectors go through slices of `tail`.
+        // SAFETY: all offsets stay within the shapes of the contract above.
         unsafe {
-            let load = |from: *const f32, j: usize| {
-                if TAIL && j == N - 1 {
-                    s.load_part(std::slice::from_raw_parts(from.add(j * S::LANES), tail))
-                } else {
-                    s.load_at(from.add(j * S::LANES))
-                }
-            };
             // C is needed last: its lines are on their way meanwhile.
             for i in 0..M {
-                (0..N).for_each(|j| s.prefetch(c.wrapping_add(i * ldc + j * S::LANES)));
+                for j in 0..N {
+                    s.prefetch(c.wrapping_add(i * ldc + j * S::LANES));
+                }
             }
             let mut sums = [[s.splat(0.0); N]; M];
             let (mut at_a, mut at_b) = (a.at, b.at);
             for _ in 0..depth {
-                let row: [S::V; N] = std::array::from_fn(|j| load(at_b, j));
+                let mut row = [s.splat(0.0); N];
+                for (j, y) in row.iter_mut().enumerate() {
+                    *y = self.load::<S, N, TAIL>(s, at_b, j);
+                }
                 if COPY {
-                    (0..N).for_each(|j| s.store_at(row[j], copy.add(j * S::LANES)));
-                    (0..N).for_each(|j| s.prefetch(at_b.wrapping_add(AHEAD * b.ld + j * S::LANES)));
+                    for (j, y) in row.into_iter().enumerate() {
+                        s.store_at(y, copy.add(j * S::LANES));
+                        s.prefetch(at_b.wrapping_add(AHEAD * b.ld + j * S::LANES));
+                    }
                     copy = copy.wrapping_add(2 * S::LANES);
                 }
                 for (i, sums) in sums.iter_mut().enumerate() {
                     let x = s.splat(*at_a.add(i * a.row));
-                    sums.iter_mut().zip(row).for_each(|(sum, y)| *sum = s.mul_add(x, y, *sum));
+                    for (sum, y) in sums.iter_mut().zip(row) {
+                        *sum = s.mul_add(x, y, *sum);
+                    }
                 }
                 at_a = at_a.wrapping_add(a.col);
                 at_b = at_b.wrapping_add(b.ld);
             }
             let bias = match start {
-                Start::Bias(bias) | Start::CAndBias(bias) => std::array::from_fn(|j| load(bias.as_ptr(), j)),
+                Start::Bias(bias) | Start::CAndBias(bias) => std::array::from_fn(
+                    #[inline(always)]
+                    |j| self.load::<S, N, TAIL>(s, bias.as_ptr(), j),
+                ),
                 Start::Zero | Start::C => [s.splat(0.0); N],
             };
             let add_c = matches!(start, Start::C | Start::CAndBias(_));
@@ -378,7 +399,7 @@ impl Tile<'_> {
                 for (j, sum) in sums.into_iter().enumerate() {
                     let to = c.add(i * ldc + j * S::LANES);
                     let sum = s.add(sum, bias[j]);
-                    let sum = if add_c { s.add(load(c.add(i * ldc), j), sum) } else { sum };
+                    let sum = if add_c { s.add(self.load::<S, N, TAIL>(s, c.add(i * ldc), j), sum) } else { sum };
                     if TAIL && j == N - 1 {
                         s.store_part(sum, std::slice::from_raw_parts_mut(to, tail));
                     } else {
