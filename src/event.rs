@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 pub use crate::base::checkpoints::FileRef;
-use crate::base::{Result, RunId, clock::Millis, num};
+use crate::base::{Result, RunId, clock::Millis, machine::Identity, num};
 
 /// One line of an attempt's `events.jsonl`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -53,6 +53,19 @@ pub struct Started {
     pub threads: usize,
     /// The version of `exp`.
     pub version: String,
+    /// The kernel's name for the time since `host` was started; empty where it is not known.
+    #[serde(default)]
+    pub boot: String,
+    /// When the worker's process was started, in the kernel's ticks since `host` was; 0 where it is not known.
+    #[serde(default)]
+    pub process_started: u64,
+}
+
+impl Started {
+    /// The worker's process, told apart from others that have its number by now.
+    pub fn identity(&self) -> Identity {
+        Identity { host: self.host.clone(), boot: self.boot.clone(), pid: self.pid, started: self.process_started }
+    }
 }
 
 /// What an attempt found when data and engine were ready.

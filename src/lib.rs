@@ -61,6 +61,10 @@
 //! - A run's result follows from its [`spec::RunConfig`] and its corpus alone: never from threads, jobs, stops or resumes.
 //! - `spec` and `event` know neither candle nor SQL nor the terminal; `report` knows only the store.
 //! - Every file that matters is whole or absent: written aside, fsynced, renamed.
+//! - Who writes into a run's folder asks before each write whether the run is still its own ([`base::lease`]); a run that
+//!   was taken over is written by its new worker alone.
+//! - A recorded process is signalled only where it is known to be that process ([`base::machine::Identity`]).
+//! - A core or a GPU is given to one run at a time, until both the scheduler and the worker that held it are gone.
 //! - One value per step: events after the step that a later attempt resumed from are void.
 //! - A bad point of a grid is found before the first run starts.
 //! - What is not finite is the word `"nan"`, `"inf"` or `"-inf"` wherever it is stored, and is never best.

@@ -9,6 +9,7 @@ use exp::{
     base::{
         Error, Exit, Result, RunId,
         folders::{Root, RunFolder},
+        lease::Fence,
         rng,
     },
     data,
@@ -107,6 +108,7 @@ impl Bench {
             threads: 1,
             peak_flops: Some(1e9),
             stop: &stop,
+            fence: Fence::default(),
         };
         let outcome = train::run(&job, &mut sink);
         (outcome, sink.events.into_iter().map(|(event, _)| event).collect())

@@ -1,17 +1,17 @@
-//! Files that are whole or absent: written aside, fsynced, renamed, and the folder fsynced after. And lock files, which
-//! the kernel frees when their holder dies.
+//! Files that are whole or absent: written aside, fsynced, renamed, and the folder fsynced after.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File},
     io::Write,
     path::Path,
-    time::Duration,
 };
 
 use super::{
     Context, Exit, Result,
     clock::{self, Millis},
 };
+
+pub use super::lock::Lock;
 
 /// What the names of files and folders begin with that are not whole yet.
 pub const ASIDE: &str = ".aside-";
@@ -60,12 +60,12 @@ fn written_aside(
     Ok(aside)
 }
 
-fn folder_of(path: &Path) -> &Path {
+pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// What a file gets from `File::create` under the usual mask; temporary files are private by default.
-fn readable() -> fs::Permissions {
+pub(super) fn readable() -> fs::Permissions {
     use std::os::unix::fs::PermissionsExt;
     fs::Permissions::from_mode(0o644)
 }
@@ -119,70 +119,6 @@ pub fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
     write_atomic(path, &text)
 }
 
-/// An exclusive lock on a file, held until it is dropped or its process dies. The file stays.
-#[derive(Debug)]
-pub struct Lock {
-    file: File,
-}
-
-impl Lock {
-    /// Takes the lock if nobody holds it; `None` where somebody does. Makes the file and its folder.
-    pub fn try_take(path: &Path) -> Result<Option<Self>> {
-        let file = Self::open(path)?;
-        let doing = || format!("locking {}", path.display());
-        while !free(file.try_lock()).doing(Exit::Store, doing)? {
-            // Whoever asks `is_held` shares the lock for an instant; only a holder keeps us from sharing it as well.
-            if !free(file.try_lock_shared()).doing(Exit::Store, doing)? {
-                return Ok(None);
-            }
-            file.unlock().doing(Exit::Store, doing)?;
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(Some(Self { file }))
-    }
-
-    /// Waits for the lock.
-    pub fn take(path: &Path) -> Result<Self> {
-        let file = Self::open(path)?;
-        file.lock().doing(Exit::Store, || format!("locking {}", path.display()))?;
-        Ok(Self { file })
-    }
-
-    /// Whether somebody, this process included, holds the lock now. Writes nothing, so it may be asked of a folder that
-    /// one can only read, and any number may ask at once.
-    pub fn is_held(path: &Path) -> Result<bool> {
-        let probe = || match File::open(path) {
-            Ok(file) => free(file.try_lock_shared()).map(|free| !free),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(e) => Err(e),
-        };
-        probe().doing(Exit::Store, || format!("asking who holds {}", path.display()))
-    }
-
-    /// Replaces the file's content, for people who ask who holds the lock.
-    pub fn note(&self, text: &str) -> std::io::Result<()> {
-        self.file.set_len(0)?;
-        (&self.file).write_all(text.as_bytes())
-    }
-
-    fn open(path: &Path) -> Result<File> {
-        let open = || {
-            make_folder(folder_of(path))?;
-            OpenOptions::new().create(true).read(true).append(true).open(path)
-        };
-        open().doing(Exit::Store, || format!("opening the lock {}", path.display()))
-    }
-}
-
-/// Whether a lock that was tried is ours now.
-fn free(tried: Result<(), TryLockError>) -> std::io::Result<bool> {
-    match tried {
-        Ok(()) => Ok(true),
-        Err(TryLockError::WouldBlock) => Ok(false),
-        Err(TryLockError::Error(e)) => Err(e),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,23 +150,13 @@ mod tests {
         let names = || fs::read_dir(&path).unwrap().count();
         sweep(&path, DAY);
         assert_eq!(names(), 3, "somebody may be writing them");
-        let old = fs::FileTimes::new().set_modified(std::time::SystemTime::now() - Duration::from_secs(90_000));
+        let old =
+            fs::FileTimes::new().set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(90_000));
         for name in [".aside-file", ".aside-folder"] {
             File::open(path.join(name)).unwrap().set_times(old).unwrap();
         }
         sweep(&path, DAY);
         assert_eq!(names(), 1);
-    }
-
-    #[test]
-    fn a_lock_excludes_until_it_is_dropped() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("locks/a");
-        assert!(!Lock::is_held(&path).unwrap());
-        let held = Lock::try_take(&path).unwrap().unwrap();
-        assert!(Lock::try_take(&path).unwrap().is_none() && Lock::is_held(&path).unwrap());
-        drop(held);
-        assert!(!Lock::is_held(&path).unwrap());
     }
 
     #[test]
@@ -245,25 +171,5 @@ mod tests {
         assert!(!write_new(&path, b"two").unwrap());
         assert_eq!(fs::read(&path).unwrap(), b"one");
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left aside");
-    }
-
-    #[test]
-    fn asking_for_a_lock_neither_holds_it_nor_keeps_others_from_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("lock");
-        fs::write(&path, "").unwrap();
-        std::thread::scope(|s| {
-            for _ in 0..4 {
-                s.spawn(|| (0..2000).for_each(|_| assert!(!Lock::is_held(&path).unwrap(), "others only ask")));
-            }
-        });
-        std::thread::scope(|s| {
-            for _ in 0..4 {
-                s.spawn(|| (0..2000).for_each(|_| assert!(Lock::is_held(&path).is_ok())));
-            }
-            for _ in 0..200 {
-                assert!(Lock::try_take(&path).unwrap().is_some(), "taken while others ask");
-            }
-        });
     }
 }

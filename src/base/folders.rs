@@ -4,10 +4,11 @@
 //! runs/exp.db                                   the index
 //! runs/exp.db.lock                              held while the index is opened, made or replaced
 //! runs/cache/                                   token caches, measured peaks
-//! runs/slots/                                   one lock per CPU core or GPU
+//! runs/slots/<host>/                            one lock per CPU core or GPU of a machine
 //! runs/experiments/<name>/journal.jsonl         what each `exp run` of the spec expanded to
 //! runs/<id16>/config.json                       the frozen config, the whole id, the corpus's hash
-//! runs/<id16>/lock                              held by the worker that trains the run
+//! runs/<id16>/lock                              held by the worker that trains the run; its lease
+//! runs/<id16>/lock.seize                        held while a run is taken over whose worker no longer stirs
 //! runs/<id16>/journal.jsonl                     what other commands say of the run
 //! runs/<id16>/attempt-K/events.jsonl            what happened, written by the worker alone
 //! runs/<id16>/attempt-K/log.txt                 the worker's standard error
@@ -56,9 +57,11 @@ impl Root {
         self.runs().join("cache")
     }
 
-    /// One lock per CPU core or GPU.
-    pub fn slots(&self) -> PathBuf {
-        self.runs().join("slots")
+    /// One lock per CPU core or GPU of a machine: several machines may share a root, and each has its own cores.
+    pub fn slots(&self, host: &str) -> PathBuf {
+        // A name with a slash or a lone dot would lead elsewhere.
+        let name: String = host.chars().map(|c| if c == '/' { '-' } else { c }).collect();
+        self.runs().join("slots").join(name.trim_matches('.'))
     }
 
     /// The folders of all experiments.

@@ -1,5 +1,5 @@
-//! What every layer may use: errors and exit codes, atomic files, random streams, the clock, the machine, run ids,
-//! numbers that survive JSON. Nothing here knows what an experiment is.
+//! What every layer may use: errors and exit codes, atomic files, locks and leases, random streams, the clock, the
+//! machine, run ids, numbers that survive JSON. Nothing here knows what an experiment is.
 
 pub mod checkpoints;
 pub mod clock;
@@ -7,6 +7,8 @@ pub mod error;
 pub mod files;
 pub mod folders;
 pub mod ids;
+pub mod lease;
+pub mod lock;
 pub mod machine;
 pub mod num;
 pub mod rng;

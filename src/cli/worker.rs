@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::{
-    base::{Exit, Result, folders::Root},
+    base::{Exit, Result, folders::Root, lease::Sight},
     exec::worker,
 };
 
@@ -25,6 +25,10 @@ pub struct Args {
     /// CPU threads to compute with
     #[arg(long)]
     threads: usize,
+
+    /// Take the run from a worker whose lease still is as it was seen
+    #[arg(long, value_name = "TOKEN")]
+    seize: Option<Sight>,
 }
 
 /// Runs the command.
@@ -35,5 +39,6 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         attempt: args.attempt,
         device: args.device.clone(),
         threads: args.threads,
+        seize: args.seize.clone(),
     }))
 }

@@ -7,14 +7,16 @@ use std::{
 };
 
 use crate::{
-    base::{Context, Exit, Result, files},
+    base::{Context, Exit, Result, files, lease::Fence},
     event::{Event, Outcome, Sink},
 };
 
-/// Appends events to a file, each as one line in one write, and shows each to a mirror.
+/// Appends events to a file, each as one line in one write, and shows each to a mirror; none once the run is another
+/// worker's.
 pub struct EventLog<'a> {
     file: File,
     path: PathBuf,
+    fence: Fence,
     /// A write failed, so that the file may end in half a line.
     torn: bool,
     mirror: &'a mut dyn FnMut(&Event),
@@ -22,14 +24,15 @@ pub struct EventLog<'a> {
 
 impl<'a> EventLog<'a> {
     /// Makes the file, which must not exist, durable in its folder.
-    pub fn create(path: PathBuf, mirror: &'a mut dyn FnMut(&Event)) -> Result<Self> {
+    pub fn create(path: PathBuf, fence: Fence, mirror: &'a mut dyn FnMut(&Event)) -> Result<Self> {
+        fence.check()?;
         let create = || {
             let file = OpenOptions::new().append(true).create_new(true).open(&path)?;
             path.parent().map_or(Ok(()), files::sync_folder)?;
             Ok::<_, std::io::Error>(file)
         };
         let file = create().doing(Exit::Store, || format!("making {}", path.display()))?;
-        Ok(Self { file, path, torn: false, mirror })
+        Ok(Self { file, path, fence, torn: false, mirror })
     }
 }
 
@@ -37,6 +40,7 @@ impl Sink for EventLog<'_> {
     /// The mirror sees the event even where the file could not take it. After that a line is begun anew, lest what
     /// is said next become part of a half line.
     fn emit(&mut self, event: &Event, sync: bool) -> Result<()> {
+        self.fence.check()?;
         let mut line = serde_json::to_vec(event).doing(Exit::Unexpected, || "writing an event".into())?;
         line.push(b'\n');
         if self.torn {
@@ -88,7 +92,7 @@ mod tests {
         assert_eq!(outcome(&path), None);
         let mut seen = 0;
         let mut mirror = |_: &Event| seen += 1;
-        let mut log = EventLog::create(path.clone(), &mut mirror).unwrap();
+        let mut log = EventLog::create(path.clone(), Fence::default(), &mut mirror).unwrap();
         log.emit(&Event::Warning { at: 1, message: "x".repeat(100_000) }, false).unwrap();
         assert_eq!(outcome(&path), None);
         log.emit(&finished(Outcome::Interrupted { step: 3 }), true).unwrap();
@@ -102,7 +106,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("events.jsonl");
         let mut mirror = |_: &Event| ();
-        let mut log = EventLog::create(path.clone(), &mut mirror).unwrap();
+        let mut log = EventLog::create(path.clone(), Fence::default(), &mut mirror).unwrap();
         let half = std::mem::replace(&mut log.file, File::options().write(true).open("/dev/full").unwrap());
         assert!(log.emit(&Event::Warning { at: 1, message: "x".into() }, false).is_err());
         log.file = half;
@@ -121,7 +125,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("events.jsonl");
         std::fs::write(&path, "").unwrap();
-        assert!(EventLog::create(path, &mut |_| ()).is_err());
+        assert!(EventLog::create(path, Fence::default(), &mut |_| ()).is_err());
     }
 
     #[test]

@@ -29,6 +29,7 @@ impl Executor for Inline {
             let worked = catch_unwind(AssertUnwindSafe(|| worker::work(&args, &asked, &mut mirror)));
             let ended = match worked {
                 Ok(Ok(Exit::LeaseLost)) => Ended::Elsewhere,
+                Ok(Err(error)) if error.exit == Exit::LeaseLost => Ended::Elsewhere,
                 Ok(Ok(_)) => ended(&folder, attempt, || Failure::death("its thread left without a word")),
                 Ok(Err(error)) => ended(&folder, attempt, || Failure::from(&error)),
                 Err(_) => ended(&folder, attempt, || Failure::death("its thread panicked")),

@@ -5,6 +5,7 @@
 //! folder, and appends its events there; what it sends while it runs serves the screen alone. So an executor can be a
 //! thread ([`Inline`]), a process ([`Process`]), or a batch system on other machines.
 
+mod claim;
 pub mod device;
 mod events;
 mod inline;
@@ -24,6 +25,7 @@ use crate::{
     base::{
         Error, Exit, Result, RunId,
         folders::{Root, RunFolder},
+        lease::Sight,
     },
     event::{Event, Outcome},
     train::checkpoint,
@@ -38,6 +40,8 @@ pub struct Job {
     pub root: Root,
     /// The number of this try, above that of every earlier one.
     pub attempt: u32,
+    /// The lease to seize, where a worker that no longer stirs holds the run.
+    pub seize: Option<Sight>,
 }
 
 impl Job {
@@ -146,11 +150,6 @@ impl From<&Error> for Failure {
 /// by the time that it ends an attempt.
 fn disk_is_full(why: &str) -> bool {
     [Errno::NOSPC, Errno::DQUOT].into_iter().any(|full| why.contains(&std::io::Error::from(full).to_string()))
-}
-
-/// The name of this machine.
-fn host() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

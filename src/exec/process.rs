@@ -52,7 +52,7 @@ impl Executor for Process {
         command.arg0("exp").args(args.command_line()).process_group(0).stdin(Stdio::piped()).stdout(input);
         // candle sizes its thread pools by this when it is first used.
         command.env("RAYON_NUM_THREADS", args.threads.to_string());
-        let mut child = command.spawn().doing(Exit::Unexpected, doing)?;
+        let mut child = spawn_on(slot, &mut command).doing(Exit::Unexpected, doing)?;
         drop(command); // and with it our end of the pipe that the worker writes to
         let stdin = child.stdin.take();
         let child = Arc::new(Mutex::new(child));
@@ -60,6 +60,15 @@ impl Executor for Process {
         thread::spawn(move || watch(&job, output, &watched, &sender));
         Ok(Box::new(Worker { child, stdin }))
     }
+}
+
+/// Starts a program that holds the slot until it ends, whatever becomes of this process before: one that goes on alone
+/// still computes there. Nothing else may be started meanwhile, which the one thread of the dispatcher sees to.
+fn spawn_on(slot: &Slot, command: &mut Command) -> std::io::Result<Child> {
+    slot.inherit(true)?;
+    let child = command.spawn();
+    slot.inherit(false)?;
+    child
 }
 
 /// A pipe whose writer loses what the reader is too slow or too stopped to take.
@@ -148,7 +157,7 @@ mod tests {
     impl Play {
         fn part(attempt: u32) -> Self {
             let root = tempfile::tempdir().unwrap();
-            let job = Job { run: RunId([7; 32]), root: Root::new(root.path()), attempt };
+            let job = Job { run: RunId([7; 32]), root: Root::new(root.path()), attempt, seize: None };
             std::fs::create_dir_all(job.folder().path()).unwrap();
             let process = Process { exe: concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workers/actor.sh").into() };
             let (sender, messages) = channel();

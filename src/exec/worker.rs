@@ -1,38 +1,41 @@
 //! The worker: the process that trains one attempt at a run, started as the hidden command `exp worker`.
 //!
 //! It holds the run's lock while it lives, is the only one that writes into the attempt's folder, and leaves when it is
-//! asked to: by SIGTERM or SIGINT, by the line `stop` on its standard input, or by the end of that input, which means
-//! that the scheduler is gone. Asked by a second signal it leaves at once.
+//! asked to: by SIGTERM, SIGINT or SIGHUP, by the line `stop` on its standard input, or by the end of that input, which
+//! means that the scheduler is gone. Asked by a second signal it leaves at once, and so it does where it was asked and
+//! then makes no progress: the run goes on from its last checkpoint.
+//!
+//! Where another worker has taken the run over, since this one did not stir for long, it writes nothing more and leaves.
 
 use std::{
     any::Any,
-    fs::{self, File},
+    fs::File,
     io::{BufRead, Write},
+    os::fd::OwnedFd,
     path::PathBuf,
-    process, thread,
+    process,
+    sync::OnceLock,
+    thread,
     time::{Duration, Instant},
 };
 
 use signal_hook::{
-    consts::{SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
 };
 
 use super::{
-    Failure, Job, Slot, device,
-    events::{self, EventLog},
-    host,
+    Job, Slot,
+    claim::{Claim, failed},
 };
 use crate::{
-    base::{
-        Context, Error, Exit, Result, clock,
-        files::{self, Lock},
-        folders::{Root, RunFolder},
-    },
-    event::{Event, Outcome, Sink, Started},
-    spec::identity::FrozenRun,
-    train::{self, Stop},
+    base::{Context, Error, Exit, Result, clock, lease::Sight, machine},
+    event::Event,
+    train::Stop,
 };
+
+/// How long a worker that was asked to stop may go without progress.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What `exp worker` is told.
 #[derive(Clone, Debug)]
@@ -47,6 +50,8 @@ pub struct Args {
     pub device: String,
     /// CPU threads to compute with.
     pub threads: usize,
+    /// The lease to seize, of a worker that no longer stirs.
+    pub seize: Option<Sight>,
 }
 
 impl Args {
@@ -58,13 +63,14 @@ impl Args {
             attempt: job.attempt,
             device: slot.device.clone(),
             threads: slot.threads,
+            seize: job.seize.clone(),
         }
     }
 
     /// The command line, without the program.
     pub fn command_line(&self) -> Vec<std::ffi::OsString> {
         let (attempt, threads) = (self.attempt.to_string(), self.threads.to_string());
-        [
+        let words = [
             "worker".as_ref(),
             "--root".as_ref(),
             self.root.as_os_str(),
@@ -76,10 +82,12 @@ impl Args {
             self.device.as_ref(),
             "--threads".as_ref(),
             threads.as_ref(),
-        ]
-        .into_iter()
-        .map(|word: &std::ffi::OsStr| word.to_owned())
-        .collect()
+        ];
+        let mut line: Vec<_> = words.into_iter().map(|word: &std::ffi::OsStr| word.to_owned()).collect();
+        if let Some(sight) = &self.seize {
+            line.extend(["--seize".into(), sight.to_string().into()]);
+        }
+        line
     }
 }
 
@@ -89,6 +97,9 @@ pub fn main(args: &Args) -> Exit {
     end_at_a_panic();
     let mut screen = Screen::default();
     alone(args, &mut screen).unwrap_or_else(|error| {
+        if error.exit == Exit::LeaseLost {
+            return end_without_a_run(&error);
+        }
         // There may be no log yet, or no room for the last event: the scheduler hears of it all the same.
         say(&error.to_string());
         screen.show(&Event::Finished { at: clock::now(), outcome: failed(&error) });
@@ -100,103 +111,38 @@ fn alone(args: &Args, screen: &mut Screen) -> Result<Exit> {
     let stop = Stop::default();
     listen(&stop)?;
     limit_threads(args.threads)?;
-    let Some(claim) = Claim::take(args)? else { return Ok(Exit::LeaseLost) };
-    let log = File::options().create(true).append(true).open(claim.folder.log(args.attempt));
-    let turned = log.and_then(|log| Ok(rustix::stdio::dup2_stderr(log)?));
-    turned.doing(Exit::Store, || claim.doing("opening the log of"))?;
+    let lost = |error| process::exit(end_without_a_run(&error) as i32);
+    let Some(claim) = Claim::take(args, lost)? else { return Ok(Exit::LeaseLost) };
+    log_to(&claim, args).doing(Exit::Store, || claim.doing("opening the log of"))?;
     claim.train(args, &stop, &mut |event| screen.show(event))
 }
 
 /// The same within a process that does more: takes the run and trains it.
 pub(super) fn work(args: &Args, stop: &Stop, mirror: &mut dyn FnMut(&Event)) -> Result<Exit> {
-    match Claim::take(args)? {
+    let asked = stop.clone();
+    match Claim::take(args, move |_| asked.request())? {
         Some(claim) => claim.train(args, stop, mirror),
         None => Ok(Exit::LeaseLost),
     }
 }
 
-/// A run that is this worker's own: its lock, and the folder of a new attempt.
-struct Claim {
-    folder: RunFolder,
-    frozen: FrozenRun,
-    _lock: Lock,
+/// What was standard error before it became the attempt's log.
+static BEFORE: OnceLock<OwnedFd> = OnceLock::new();
+
+/// From now on standard error is the attempt's log.
+fn log_to(claim: &Claim, args: &Args) -> std::io::Result<()> {
+    let log = File::options().create(true).append(true).open(claim.folder.log(args.attempt))?;
+    let _ = BEFORE.set(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3)?);
+    Ok(rustix::stdio::dup2_stderr(log)?)
 }
 
-impl Claim {
-    /// `None` where another worker holds the run, had it since the attempt was numbered, or has done it.
-    fn take(args: &Args) -> Result<Option<Self>> {
-        let folder = RunFolder::new(&args.run);
-        let Some(lock) = Lock::try_take(&folder.lock())? else { return Ok(None) };
-        if let Some(&last) = folder.attempts().last()
-            && (last >= args.attempt || events::outcome(&folder.events(last)) == Some(Outcome::Done))
-        {
-            return Ok(None);
-        }
-        // For people who ask since when, and by whom; nothing depends on it.
-        let _ = lock.note(&format!("process {} on {}\n", process::id(), host()));
-        let frozen: FrozenRun = files::read_json(&folder.config())?;
-        let claim = Self { folder, frozen, _lock: lock };
-        let make = || {
-            fs::create_dir(claim.folder.attempt(args.attempt))?;
-            files::sync_folder(claim.folder.path())
-        };
-        make().doing(Exit::Store, || claim.doing(&format!("making the folder of attempt {} at", args.attempt)))?;
-        Ok(Some(claim))
+/// Says that the run is another's now: to whoever started this worker, since the log is the run's.
+fn end_without_a_run(error: &Error) -> Exit {
+    let turned = BEFORE.get().map_or(Ok(()), rustix::stdio::dup2_stderr);
+    if turned.is_ok() {
+        say(&error.to_string());
     }
-
-    fn train(&self, args: &Args, stop: &Stop, mirror: &mut dyn FnMut(&Event)) -> Result<Exit> {
-        let mut events = EventLog::create(self.folder.events(args.attempt), mirror)?;
-        let outcome = self.attempt(args, stop, &mut events).unwrap_or_else(|error| {
-            say(&error.to_string());
-            failed(&error)
-        });
-        let exit = match outcome {
-            Outcome::Done => Exit::Done,
-            Outcome::Failed { .. } => Exit::RunFailed,
-            Outcome::Interrupted { .. } => Exit::Interrupted,
-        };
-        events.emit(&Event::Finished { at: clock::now(), outcome }, true)?;
-        Ok(exit)
-    }
-
-    fn attempt(&self, args: &Args, stop: &Stop, events: &mut EventLog) -> Result<Outcome> {
-        let root = Root::new(&args.root);
-        let started = Started {
-            at: clock::now(),
-            attempt: args.attempt,
-            pid: process::id(),
-            host: host(),
-            device: args.device.clone(),
-            threads: args.threads,
-            version: env!("CARGO_PKG_VERSION").into(),
-        };
-        events.emit(&Event::Started(started), true)?;
-        let peak = device::peak_flops(&root.cache(), &args.device, args.threads, stop);
-        if let Err(error) = &peak {
-            let message = format!("no MFU: {error}");
-            events.emit(&Event::Warning { at: clock::now(), message }, false)?;
-        }
-        let job = train::Job {
-            root: &root,
-            folder: &self.folder,
-            frozen: &self.frozen,
-            attempt: args.attempt,
-            device: &args.device,
-            threads: args.threads,
-            peak_flops: peak.ok(),
-            stop,
-        };
-        train::run(&job, events)
-    }
-
-    fn doing(&self, what: &str) -> String {
-        format!("{what} the run {}", self.frozen.id.short())
-    }
-}
-
-fn failed(error: &Error) -> Outcome {
-    let Failure { why, retry } = error.into();
-    Outcome::Failed { why, retry }
+    Exit::LeaseLost
 }
 
 /// Events on standard output, for the scheduler's screen. Nothing depends on them: what cannot be written is lost.
@@ -238,7 +184,8 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 /// Turns signals and standard input into stop requests.
 fn listen(stop: &Stop) -> Result<()> {
     let doing = || "listening to signals".into();
-    let mut signals = Signals::new([SIGINT, SIGTERM]).doing(Exit::Unexpected, doing)?;
+    let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !machine::ignores(signal));
+    let mut signals = Signals::new(heeded).doing(Exit::Unexpected, doing)?;
     let asked = stop.clone();
     thread::spawn(move || {
         let mut arrived = signals.forever();
@@ -254,7 +201,27 @@ fn listen(stop: &Stop) -> Result<()> {
         let _ = std::io::stdin().lock().lines().find(|line| line.as_ref().map_or(true, |word| word == "stop"));
         asked.request();
     });
+    let asked = stop.clone();
+    thread::spawn(move || {
+        wait_until_stuck(&asked, PATIENCE);
+        say("asked to stop, and no progress since: leaving at once; the run goes on from its last checkpoint");
+        process::exit(Exit::Interrupted as i32);
+    });
     Ok(())
+}
+
+/// Returns once a stop was asked for and the run has not got on for so long after that. Time in which this process was
+/// itself stopped hardly counts.
+fn wait_until_stuck(stop: &Stop, patience: Duration) {
+    let look = patience / 50;
+    let (mut progress, mut still) = (stop.progress(), Duration::ZERO);
+    while still < patience {
+        thread::sleep(look);
+        let now = stop.progress();
+        let idle = stop.is_asked() && now == progress;
+        still = if idle { still + look } else { Duration::ZERO };
+        progress = now;
+    }
 }
 
 /// rayon's own pool, and with it every parallel loop of this process.
@@ -264,6 +231,47 @@ fn limit_threads(threads: usize) -> Result<()> {
 }
 
 /// One line on standard error, which is the attempt's log and no screen: so `ui` has no part in it. A log that cannot be written is no reason to end.
-fn say(line: &str) {
+pub(super) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_asked_to_stop_and_gets_on_is_not_stuck() {
+        let (stop, patience) = (Stop::default(), Duration::from_millis(500));
+        let began = Instant::now();
+        let stuck = thread::spawn({
+            let stop = stop.clone();
+            move || wait_until_stuck(&stop, patience)
+        });
+        thread::sleep(patience * 2);
+        assert!(!stuck.is_finished(), "nobody asked");
+        stop.request();
+        while began.elapsed() < patience * 5 {
+            stop.stir();
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!stuck.is_finished(), "it got on");
+        stuck.join().unwrap();
+        assert!(began.elapsed() >= patience * 5 + patience / 2);
+    }
+
+    #[test]
+    fn a_worker_is_told_which_lease_to_seize() {
+        let sight: Sight = "0011@1700000000000000001".parse().unwrap();
+        let args = Args {
+            root: "r".into(),
+            run: "r/runs/1".into(),
+            attempt: 2,
+            device: "cpu".into(),
+            threads: 1,
+            seize: Some(sight),
+        };
+        let line = args.command_line();
+        assert_eq!(line[line.len() - 2..], ["--seize", "0011@1700000000000000001"]);
+        assert_eq!(Args { seize: None, ..args }.command_line().len(), line.len() - 2);
+    }
 }

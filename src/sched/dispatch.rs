@@ -16,13 +16,14 @@ use std::{
 use super::{
     PlannedRun, Reason, Summary,
     queue::{Action, Input, Queue, Standing, Task},
-    signals::Signals,
+    signals::{self, Signals},
 };
 use crate::{
     base::{
-        Context, Error, Exit, Result, RunId, clock,
+        Context, Error, Exit, Result, RunId, checkpoints, clock,
         files::{self, Lock},
         folders::{Root, RunFolder},
+        lease::{Holder, Sight, Watch},
     },
     event::{Note, Observer, Progress, RunState},
     exec::{self, Executor, Failure, Handle, Job, Message, Process, Slot, Slots, device},
@@ -50,7 +51,11 @@ pub struct Options {
 /// to the observer; those that another process trains are waited for, and taken over where they are left unfinished.
 /// The runs must be registered in `store`.
 ///
-/// SIGINT or SIGTERM stops the sweep: workers write a checkpoint and leave. A second one ends them at once.
+/// SIGINT, SIGTERM or SIGHUP stops the sweep: workers write a checkpoint and leave. A second one ends them at once, a
+/// third leaves those that do not even end then to themselves.
+///
+/// Whoever trains a run renews a [lease](crate::base::lease) on it. A run of another process whose lease is not renewed
+/// is taken over; a worker of ours that does not renew its own is ended, and its run started again as after a crash.
 ///
 /// # Errors
 ///
@@ -86,6 +91,7 @@ pub fn dispatch_on(
         queue,
         slots: Slots::new(root),
         active: BTreeMap::new(),
+        leases: Watch::default(),
         planned: runs.iter().map(|run| (run.frozen.id, &run.frozen)).collect(),
         known: runs.iter().map(|run| (run.frozen.id, known_attempt(run, root))).collect(),
         index_error: None,
@@ -103,6 +109,10 @@ pub fn dispatch_on(
 /// A worker of ours.
 struct Active {
     handle: Box<dyn Handle>,
+    /// The lease of another that it seizes; one that stands still until it has.
+    seizes: Option<Sight>,
+    /// Whether it was ended since it did not renew its own.
+    stale: bool,
     _slot: Slot,
 }
 
@@ -110,6 +120,7 @@ struct Dispatcher<'a> {
     queue: Queue,
     slots: Slots,
     active: BTreeMap<RunId, Active>,
+    leases: Watch,
     /// The planned config of each run that has not been compared with the one in its folder.
     planned: BTreeMap<RunId, &'a FrozenRun>,
     /// The last attempt at each run that we know of, ours included: a later one was made by another process. One of ours
@@ -135,6 +146,7 @@ impl Dispatcher<'_> {
             }
             if looks.is_due() {
                 self.look_elsewhere()?;
+                self.look_after_ours()?;
             }
             if ingests.is_due() {
                 let running: Vec<RunId> = self.active.keys().copied().collect();
@@ -146,6 +158,9 @@ impl Dispatcher<'_> {
             }
             for _ in 0..signals.arrived() {
                 self.feed(Input::Signal)?;
+            }
+            if signals.total() >= signals::PATIENCE {
+                break;
             }
         }
         match self.index_error.take() {
@@ -175,16 +190,55 @@ impl Dispatcher<'_> {
         Ok(())
     }
 
-    /// Looks whether runs of other processes have been let go.
+    /// Looks whether runs of other processes have been let go, or can be taken over.
     fn look_elsewhere(&mut self) -> Result<()> {
         let elsewhere = self.queue.standings().filter(|(_, standing)| **standing == Standing::Elsewhere);
         for run in elsewhere.map(|(run, _)| run).collect::<Vec<_>>() {
-            if !Lock::is_held(&self.root.run(&run).lock())? {
-                let state = self.catch_up(&run);
-                self.feed(Input::Settled { run, state })?;
-            }
+            let state = match self.leases.look(&self.root.run(&run).lock())? {
+                Holder::Somebody => continue,
+                Holder::Nobody => self.catch_up(&run),
+                Holder::Stale(_) => {
+                    let state = self.without_its_worker(&run);
+                    if !matches!(state, RunState::Done | RunState::Failed { .. }) {
+                        let message = format!("{}: its worker has not stirred for {}", run.short(), self.patience());
+                        self.observer.see(&Progress::Message(format!("{message}; taking it over")));
+                    }
+                    state
+                }
+            };
+            self.feed(Input::Settled { run, state })?;
         }
         Ok(())
+    }
+
+    /// Ends workers of ours that do not renew their leases; they count as crashed.
+    fn look_after_ours(&mut self) -> Result<()> {
+        let patience = self.patience();
+        for (run, active) in self.active.iter_mut().filter(|(_, active)| !active.stale) {
+            let Holder::Stale(sight) = self.leases.look(&self.root.run(run).lock())? else { continue };
+            if active.seizes.as_ref() == Some(&sight) {
+                continue;
+            }
+            active.stale = true;
+            let message = format!("{}: its worker has not stirred for {patience}; ending it", run.short());
+            self.observer.see(&Progress::Message(message));
+            active.handle.kill();
+        }
+        Ok(())
+    }
+
+    /// Where a run stands whose worker is not counted on any more, though it may hold the lock.
+    fn without_its_worker(&mut self, run: &RunId) -> RunState {
+        match self.catch_up(run) {
+            RunState::Running { .. } | RunState::Queued => {
+                RunState::Interrupted { step: checkpoints::latest_step(&self.root.run(run)).unwrap_or(0) }
+            }
+            state => state,
+        }
+    }
+
+    fn patience(&self) -> String {
+        format!("{} s", self.leases.period().as_secs_f64())
     }
 
     /// Tells the queue what happened, does what it says, tells it what came of that, and so on. Returns whether a run
@@ -216,15 +270,18 @@ impl Dispatcher<'_> {
 
     fn start(&mut self, run: RunId, device: &str, threads: usize) -> Result<Input> {
         let folder = self.root.run(&run);
-        if Lock::is_held(&folder.lock())? {
-            return Ok(Input::Elsewhere { run });
-        }
+        let seize = match self.leases.look(&folder.lock())? {
+            Holder::Somebody => return Ok(Input::Elsewhere { run }),
+            Holder::Nobody => None,
+            Holder::Stale(sight) => Some(sight),
+        };
         let last = last_attempt(&folder);
         if last > self.known.get(&run).copied().unwrap_or(0) {
-            return Ok(Input::Settled { run, state: self.catch_up(&run) });
+            let state = if seize.is_some() { self.without_its_worker(&run) } else { self.catch_up(&run) };
+            return Ok(Input::Settled { run, state });
         }
         let Some(slot) = self.slots.take(device, threads)? else { return Ok(Input::Busy { run }) };
-        let job = Job { run, root: self.root.clone(), attempt: last + 1 };
+        let job = Job { run, root: self.root.clone(), attempt: last + 1, seize };
         self.known.insert(run, job.attempt);
         let begun = self.freeze(&run).and_then(|()| self.executor.start(&job, &slot, &self.sender));
         let handle = match begun {
@@ -235,7 +292,7 @@ impl Dispatcher<'_> {
         };
         let threads = slot.threads;
         self.observer.see(&Progress::Started { run, attempt: job.attempt, slot: slot.device.clone(), threads });
-        self.active.insert(run, Active { handle, _slot: slot });
+        self.active.insert(run, Active { handle, seizes: job.seize, stale: false, _slot: slot });
         Ok(Input::Granted { run, threads })
     }
 

@@ -277,13 +277,14 @@ impl Origin {
 }
 
 /// Writes a checkpoint, removes what `keep` does not ask for, and moves the pointers. What was logged up to this step
-/// must be durable before.
+/// must be durable before. `may_write` is asked before each change to the run's folder, and what it says ends the rest.
 pub fn save(
     folder: &RunFolder,
     attempt: u32,
     engine: &dyn Engine,
     state: &State,
     keep: &CheckpointConfig,
+    may_write: &dyn Fn() -> Result<()>,
 ) -> Result<Checkpointed> {
     let progress = &state.progress;
     let all = folder.checkpoints();
@@ -294,12 +295,16 @@ pub fn save(
         files::sync_folder(&all)?;
         Ok(files)
     };
-    let written = write(&aside, engine, state)
+    let written = write(&aside, engine, state, may_write)
+        .and_then(|files| may_write().map(|()| files))
         .and_then(|files| rename(files).doing(Exit::Store, || format!("writing the checkpoint {}", path.display())));
     let files = written.inspect_err(|_| {
-        let _ = fs::remove_dir_all(&aside); // what is wrong with the disk is said already
+        if may_write().is_ok() {
+            let _ = fs::remove_dir_all(&aside); // what is wrong with the disk is said already
+        }
     })?;
-    let removed = prune(folder, keep)?.iter().map(Saved::relative).collect();
+    let removed = prune(folder, keep, may_write)?.iter().map(Saved::relative).collect();
+    may_write()?;
     point(folder)?;
     let best = progress.evaluated && progress.best.is_some_and(|best| best.step == progress.step);
     Ok(Checkpointed {
@@ -320,7 +325,8 @@ pub fn clean(folder: &RunFolder) {
 }
 
 /// Writes all files of a checkpoint into a new folder, the manifest last; each is durable on return.
-fn write(aside: &Path, engine: &dyn Engine, state: &State) -> Result<Vec<FileRef>> {
+fn write(aside: &Path, engine: &dyn Engine, state: &State, may_write: &dyn Fn() -> Result<()>) -> Result<Vec<FileRef>> {
+    may_write()?;
     files::make_folder(aside).doing(Exit::Store, || format!("making {}", aside.display()))?;
     let tensors = |parts: &[(&str, Part)]| -> Result<Vec<u8>> {
         let values =
@@ -329,24 +335,32 @@ fn write(aside: &Path, engine: &dyn Engine, state: &State) -> Result<Vec<FileRef
         safetensors::to_bytes(engine.layout(), &views)
     };
     let files = vec![
-        put(aside, MODEL, &tensors(&[("", Part::Params)])?)?,
-        put(aside, OPTIMIZER, &tensors(&[(MOMENTS[0], Part::Moment1), (MOMENTS[1], Part::Moment2)])?)?,
-        put(aside, STATE, &json(state)?)?,
+        put(aside, MODEL, &tensors(&[("", Part::Params)])?, may_write)?,
+        put(aside, OPTIMIZER, &tensors(&[(MOMENTS[0], Part::Moment1), (MOMENTS[1], Part::Moment2)])?, may_write)?,
+        put(aside, STATE, &json(state)?, may_write)?,
     ];
-    put(aside, MANIFEST, &json(&Manifest { files: files.clone() })?)?;
+    put(aside, MANIFEST, &json(&Manifest { files: files.clone() })?, may_write)?;
     files::sync_folder(aside).doing(Exit::Store, || format!("writing {}", aside.display()))?;
     Ok(files)
 }
 
+/// How much of a file is written between one question whether it may be, and the next.
+const PIECE: usize = 64 << 20;
+
 /// Writes one file, durably.
-fn put(folder: &Path, name: &str, bytes: &[u8]) -> Result<FileRef> {
+fn put(folder: &Path, name: &str, bytes: &[u8], may_write: &dyn Fn() -> Result<()>) -> Result<FileRef> {
     let path = folder.join(name);
-    let write = || -> std::io::Result<()> {
-        let mut file = File::create(&path)?;
-        file.write_all(bytes)?;
-        file.sync_all()
-    };
-    write().doing(Exit::Store, || format!("writing {}", path.display()))?;
+    let doing = || format!("writing {}", path.display());
+    may_write()?;
+    let mut file = File::create(&path).doing(Exit::Store, doing)?;
+    for piece in bytes.chunks(PIECE) {
+        may_write()?;
+        file.write_all(piece).doing(Exit::Store, doing)?;
+        if bytes.len() > PIECE {
+            file.sync_data().doing(Exit::Store, doing)?; // so that a slow disk is seen to get on
+        }
+    }
+    file.sync_all().doing(Exit::Store, doing)?;
     Ok(FileRef { name: name.into(), bytes: bytes.len() as u64, blake3: blake3::hash(bytes).to_hex().to_string() })
 }
 
@@ -367,12 +381,13 @@ fn point(folder: &RunFolder) -> Result<()> {
 
 /// Removes all checkpoints but the newest `keep_last` and the best `keep_best`; returns what it removed. Each vanishes at
 /// once, so that no half of one is ever met. One that cannot be read now is left alone.
-fn prune(folder: &RunFolder, keep: &CheckpointConfig) -> Result<Vec<Saved>> {
+fn prune(folder: &RunFolder, keep: &CheckpointConfig, may_write: &dyn Fn() -> Result<()>) -> Result<Vec<Saved>> {
     let (mut unwanted, rest): (Vec<Saved>, Vec<Saved>) = list(folder).into_iter().partition(Saved::is_damaged);
     let whole: Vec<Saved> = rest.into_iter().filter(|s| s.manifest().is_ok()).collect();
     let best = ranked(&whole).into_iter().take(keep.keep_best).collect::<Vec<_>>();
     unwanted.extend(whole.into_iter().skip(keep.keep_last).filter(|saved| !best.contains(saved)));
     for saved in &unwanted {
+        may_write()?;
         let aside = folder.checkpoints().join(format!(".aside-{}", saved.name()));
         let remove = || fs::rename(&saved.path, &aside).and_then(|()| fs::remove_dir_all(&aside));
         remove().doing(Exit::Store, || format!("removing {}", saved.path.display()))?;

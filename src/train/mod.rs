@@ -8,7 +8,7 @@ pub mod schedule;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
@@ -19,6 +19,7 @@ use crate::{
     base::{
         Context, Error, Exit, Result, RunId, clock,
         folders::{Root, RunFolder},
+        lease::Fence,
         machine,
     },
     cost::Cost,
@@ -32,19 +33,42 @@ use crate::{
     },
 };
 
-/// A request to stop that any thread may make and the loop looks for between updates.
+/// A request to stop that any thread may make and the loop looks for between updates; and how the loop gets on, for those
+/// who wait for it to stop.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop(Arc<Wish>);
+
+#[derive(Debug, Default)]
+struct Wish {
+    asked: AtomicBool,
+    progress: AtomicU64,
+}
 
 impl Stop {
     /// Asks for a checkpoint and an end.
     pub fn request(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether somebody asked; to be called by the loop, which shows by it that it gets on.
+    pub fn requested(&self) -> bool {
+        self.stir();
+        self.is_asked()
     }
 
     /// Whether somebody asked.
-    pub fn requested(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    pub fn is_asked(&self) -> bool {
+        self.0.asked.load(Ordering::Relaxed)
+    }
+
+    /// Shows that the loop gets on.
+    pub fn stir(&self) {
+        self.0.progress.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often the loop has shown that it gets on.
+    pub fn progress(&self) -> u64 {
+        self.0.progress.load(Ordering::Relaxed)
     }
 }
 
@@ -66,6 +90,16 @@ pub struct Job<'a> {
     pub peak_flops: Option<f64>,
     /// Asks for an end.
     pub stop: &'a Stop,
+    /// Asked before every write into the run's folder, which may be another worker's by then.
+    pub fence: Fence,
+}
+
+impl Job<'_> {
+    /// Whether the run is still ours to write.
+    fn may_write(&self) -> Result<()> {
+        self.stop.stir();
+        self.fence.check()
+    }
 }
 
 /// Trains a run from its newest checkpoint, or from the start, to its last step, or until it is asked to stop. Emits all
@@ -127,6 +161,7 @@ impl<'a> Trainer<'a> {
             processor: engine.processor(),
             version: env!("CARGO_PKG_VERSION").into(),
         };
+        job.may_write()?;
         checkpoint::clean(job.folder);
         let mut warn = |message| sink.emit(&Event::Warning { at: clock::now(), message }, false);
         let loaded = checkpoint::load(job.folder, &mut *engine, &origin, &mut warn)?;
@@ -193,6 +228,7 @@ impl<'a> Trainer<'a> {
             let begin = Instant::now();
             self.data.fill_train(train.seed, step, micro, &mut self.batch);
             data_ms += ms(begin);
+            self.job.stop.stir();
             loss += self.engine.accumulate(&self.batch, Place { step, micro }, train.grad_accum)?;
         }
         let loss = loss / train.grad_accum as f64;
@@ -242,7 +278,8 @@ impl<'a> Trainer<'a> {
         }
         let state = State::new(self.progress.clone(), self.origin.clone());
         let keep = &self.config.checkpoint;
-        let saved = checkpoint::save(self.job.folder, self.job.attempt, &*self.engine, &state, keep)?;
+        let may_write = || self.job.may_write();
+        let saved = checkpoint::save(self.job.folder, self.job.attempt, &*self.engine, &state, keep, &may_write)?;
         self.saved = Some((self.progress.step, self.progress.evaluated));
         self.sink.emit(&Event::Checkpointed(saved), true)
     }

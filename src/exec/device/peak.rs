@@ -35,7 +35,7 @@ struct Peak {
 /// before anything else, so that the first workers on a host stand still, and their cores idle, while one measures.
 pub fn peak_flops(cache: &Path, device: &str, threads: usize, stop: &Stop) -> Result<f64> {
     let path = cache.join("peaks.json");
-    let (host, processor) = (crate::exec::host(), machine::cpu_model());
+    let (host, processor) = (machine::host(), machine::cpu_model());
     let known = |peaks: &[Peak]| {
         let same = |p: &&Peak| p.host == host && p.processor == processor && p.device == device && p.threads == threads;
         peaks.iter().find(same).map(|p| p.flops)
