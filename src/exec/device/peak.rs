@@ -18,6 +18,9 @@ use crate::base::{
 };
 use crate::train::Stop;
 
+/// How long to wait for another worker that measures. It takes a second or two, unless it has been stopped.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// One line of the cache.
 #[derive(Debug, Serialize, Deserialize)]
 struct Peak {
@@ -31,7 +34,8 @@ struct Peak {
 
 /// FLOP/s of a square f32 matrix product on `device` with `threads` CPU threads, from the cache or measured now.
 ///
-/// Processes that ask at once wait for one of them to measure, unless they are asked to stop meanwhile. A worker asks
+/// Processes that ask at once wait for one of them to measure, unless they are asked to stop meanwhile, and not for ever:
+/// the one that measures may have been stopped itself. A worker asks
 /// before anything else, so that the first workers on a host stand still, and their cores idle, while one measures.
 pub fn peak_flops(cache: &Path, device: &str, threads: usize, stop: &Stop) -> Result<f64> {
     let path = cache.join("peaks.json");
@@ -56,13 +60,17 @@ pub fn peak_flops(cache: &Path, device: &str, threads: usize, stop: &Stop) -> Re
 
 /// The lock of those who measure.
 fn alone(cache: &Path, stop: &Stop) -> Result<Lock> {
+    let (doing, begun) = ("waiting for another worker that measures the matmul peak", Instant::now());
     loop {
         if let Some(lock) = Lock::try_take(&cache.join("peaks.lock"))? {
             return Ok(lock);
         }
         if stop.requested() {
-            let doing = "waiting for another worker that measures the matmul peak";
             return Err(Error::new(Exit::Interrupted, doing, "asked to stop"));
+        }
+        if begun.elapsed() >= PATIENCE {
+            let why = format!("it has not come to an end within {} s", PATIENCE.as_secs());
+            return Err(Error::new(Exit::Unexpected, doing, why));
         }
         thread::sleep(Duration::from_millis(10));
     }
