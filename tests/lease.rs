@@ -351,13 +351,15 @@ fn a_terminal_that_goes_away_stops_gently_however_often_it_says_so() {
     let lab = Lab::new();
     let mut scheduler = lab.start("tiny", &SPEC.replace("steps: 300", "steps: 1000000"), "30");
     until("it trains", || lab.folders().into_iter().find(|folder| steps(folder, 1) > 0));
-    for _ in 0..4 {
+    // A worker that is stopped cannot leave in between, so that all of them are heard.
+    let worker = Pid::from_raw(lab.threads().into_keys().next().unwrap()).unwrap();
+    kill_process(worker, Signal::STOP).unwrap();
+    for _ in 0..3 {
         scheduler.signal(Signal::HUP);
-        sleep(Duration::from_millis(120));
-        if !scheduler.is_running() {
-            break;
-        }
+        sleep(Duration::from_millis(250));
+        assert!(scheduler.is_running() && !lab.threads().is_empty(), "it was not waited for");
     }
+    kill_process(worker, Signal::CONT).unwrap();
     let status = scheduler.0.wait().unwrap();
     assert_eq!((status.code(), status.signal()), (Some(130), None));
     let states = lab.states();
