@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    base::{Context, Exit, Result, files},
+    base::{Context, Exit, Result, clock, files},
     event::{Event, Outcome, Sink},
 };
 
@@ -54,23 +54,51 @@ impl Sink for EventLog<'_> {
     }
 }
 
-/// How the attempt ended, where its events say so.
+/// How the attempt ended, where its events say so. A line without its end is not there yet, here as in the index.
 pub fn outcome(path: &Path) -> Option<Outcome> {
-    match serde_json::from_str(&last_line(path)?) {
+    let tail = tail(path)?;
+    let whole = &tail[..tail.rfind('\n')?];
+    match serde_json::from_str(last(whole)?) {
         Ok(Event::Finished { outcome, .. }) => Some(outcome),
         _ => None,
     }
 }
 
+/// Appends how an attempt ended to its events, for a process that is about to end and has no [`EventLog`] at hand; on a
+/// line of its own, whatever another thread was writing. Changes nothing where there are no events yet, or where they tell
+/// of an end already.
+pub fn last_words(path: &Path, said: Outcome) -> std::io::Result<()> {
+    if outcome(path).is_some() {
+        return Ok(());
+    }
+    let mut file = OpenOptions::new().read(true).append(true).open(path)?;
+    let mut line = serde_json::to_vec(&Event::Finished { at: clock::now(), outcome: said })?;
+    line.push(b'\n');
+    if tail(path).is_some_and(|tail| !tail.is_empty() && !tail.ends_with('\n')) {
+        line.insert(0, b'\n');
+    }
+    file.write_all(&line)?;
+    file.sync_data()
+}
+
 /// The last line of a text file that is not blank; of a line beyond 64 KiB, its end.
 pub fn last_line(path: &Path) -> Option<String> {
+    Some(last(&tail(path)?)?.to_owned())
+}
+
+fn last(text: &str) -> Option<&str> {
+    text.lines().map(str::trim).rfind(|line| !line.is_empty())
+}
+
+/// The last 64 KiB of a text file.
+fn tail(path: &Path) -> Option<String> {
     const TAIL: u64 = 1 << 16;
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL))).ok()?;
     let mut tail = Vec::new();
     file.read_to_end(&mut tail).ok()?;
-    String::from_utf8_lossy(&tail).lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
+    Some(String::from_utf8_lossy(&tail).into_owned())
 }
 
 #[cfg(test)]
@@ -114,6 +142,40 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!((lines.len(), lines[0]), (3, "{\"event\":\"ste"), "and no line more is begun anew");
         assert!(matches!(serde_json::from_str(lines[1]), Ok(Event::Finished { outcome, .. }) if outcome == failed));
+    }
+
+    #[test]
+    fn a_last_line_without_its_end_is_no_outcome() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let done = serde_json::to_string(&finished(Outcome::Done)).unwrap();
+        let step = "{\"event\":\"warning\",\"at\":1,\"message\":\"x\"}";
+        for (text, want) in [
+            (done.clone(), None),
+            (format!("{step}\n{done}"), None),
+            (format!("{step}\n{done}\n"), Some(Outcome::Done)),
+            (format!("{step}\n{done}\n{{\"ev"), Some(Outcome::Done)),
+        ] {
+            std::fs::write(&path, &text).unwrap();
+            assert_eq!(outcome(&path), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn last_words_stand_on_their_own_line_and_make_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let failed = || Outcome::Failed { why: "panicked at a.rs:7: no".into(), retry: true };
+        assert!(last_words(&path, failed()).is_err() && !path.exists());
+        for before in ["", "{\"event\":\"ste", "{}\n"] {
+            std::fs::write(&path, before).unwrap();
+            last_words(&path, failed()).unwrap();
+            assert_eq!(outcome(&path), Some(failed()), "after {before:?}");
+            let lines = std::fs::read_to_string(&path).unwrap().lines().count();
+            assert_eq!(lines, 1 + before.lines().count(), "after {before:?}");
+            last_words(&path, Outcome::Done).unwrap();
+            assert_eq!(outcome(&path), Some(failed()), "an end is told once");
+        }
     }
 
     #[test]
