@@ -4,6 +4,13 @@ use std::{
     fs::{File, OpenOptions},
     io::{Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::{FallocateFlags, fallocate},
+    io::Errno,
 };
 
 use crate::{
@@ -11,12 +18,24 @@ use crate::{
     event::{Event, Outcome, Sink},
 };
 
+/// Room that is kept for the last line of an attempt, in bytes: why it failed, and a hint.
+const LAST_WORDS: u64 = 8 << 10;
+
+/// Room that is set aside at a time beyond what is needed, so that this is not asked for with each line.
+const AHEAD: u64 = 16 << 10;
+
+/// How long a full disk is waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// Appends events to a file, each as one line in one write, and shows each to a mirror.
 pub struct EventLog<'a> {
     file: File,
     path: PathBuf,
     /// A write failed, so that the file may end in half a line.
     torn: bool,
+    /// What stands in the file, in bytes, and how far the disk has room set aside for it.
+    length: u64,
+    reserved: u64,
     mirror: &'a mut dyn FnMut(&Event),
 }
 
@@ -29,7 +48,38 @@ impl<'a> EventLog<'a> {
             Ok::<_, std::io::Error>(file)
         };
         let file = create().doing(Exit::Store, || format!("making {}", path.display()))?;
-        Ok(Self { file, path, torn: false, mirror })
+        Ok(Self { file, path, torn: false, length: 0, reserved: 0, mirror })
+    }
+
+    /// Sees to it that after a line of `bytes` there is still room for the last one, so that an attempt that ends at a
+    /// full disk can say so. Waits a little where there is none, since whoever fills a disk often frees some again.
+    fn reserve(&mut self, bytes: u64) -> std::io::Result<()> {
+        let begin = Instant::now();
+        while self.length + bytes + LAST_WORDS > self.reserved {
+            let ahead = self.length + bytes + LAST_WORDS + AHEAD;
+            match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, ahead) {
+                Ok(()) => self.reserved = ahead,
+                Err(Errno::INTR) => {}
+                Err(full @ (Errno::NOSPC | Errno::DQUOT)) if begin.elapsed() >= PATIENCE => return Err(full.into()),
+                Err(Errno::NOSPC | Errno::DQUOT) => thread::sleep(Duration::from_millis(100)),
+                Err(_) => self.reserved = u64::MAX, // this file system sets nothing aside
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, line: &[u8], event: &Event, sync: bool) -> std::io::Result<()> {
+        let is_last = matches!(event, Event::Finished { .. });
+        if !is_last {
+            self.reserve(line.len() as u64)?;
+        }
+        self.file.write_all(line)?;
+        self.length += line.len() as u64;
+        if is_last {
+            // Gives back what was set aside and not used; what is kept too much is in nobody's way.
+            let _ = self.file.metadata().and_then(|file| self.file.set_len(file.len()));
+        }
+        if sync { self.file.sync_data() } else { Ok(()) }
     }
 }
 
@@ -42,11 +92,7 @@ impl Sink for EventLog<'_> {
         if self.torn {
             line.insert(0, b'\n');
         }
-        let mut write = || {
-            self.file.write_all(&line)?;
-            if sync { self.file.sync_data() } else { Ok(()) }
-        };
-        let written = write();
+        let written = self.write(&line, event, sync);
         self.torn = written.is_err();
         let written = written.doing(Exit::Store, || format!("writing {}", self.path.display()));
         (self.mirror)(event);

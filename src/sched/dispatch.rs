@@ -54,8 +54,8 @@ pub struct Options {
 ///
 /// # Errors
 ///
-/// Where slots cannot be taken; workers then stop as if asked to. Where the index could not be written: all runs are
-/// seen to all the same, since their folders are the truth.
+/// Where slots cannot be taken; workers then stop as if asked to. Where the index could not be written, and cannot at the
+/// end either: all runs are seen to all the same, since their folders are the truth.
 pub fn dispatch(
     runs: &[PlannedRun],
     root: &Root,
@@ -148,9 +148,10 @@ impl Dispatcher<'_> {
                 self.feed(Input::Signal)?;
             }
         }
+        // What the index missed stands in the folders: where it can take all in by now, nothing is lost.
         match self.index_error.take() {
-            Some(error) => Err(error),
-            None => Ok(self.queue.summary()),
+            Some(error) if self.store.sync().is_err() => Err(error),
+            _ => Ok(self.queue.summary()),
         }
     }
 
@@ -288,7 +289,8 @@ impl Dispatcher<'_> {
         self.index(ingested);
     }
 
-    /// The answer of the index. That it fails stops no run; it is said once, and is the error of the sweep in the end.
+    /// The answer of the index. That it fails stops no run; it is said once, and is the error of the sweep where the index still
+    /// lacks something in the end.
     fn index<T>(&mut self, answer: Result<T>) -> Option<T> {
         let error = match answer {
             Ok(answer) => return Some(answer),

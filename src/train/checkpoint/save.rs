@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{BAD, DAMAGED, MODEL, MOMENTS, OPTIMIZER, STATE, Saved, State, list, ranked};
 use crate::{
     base::{
-        Context, Exit, Result,
+        Context, Error, Exit, Result,
         checkpoints::{MANIFEST, Manifest},
         clock::{self, Millis},
         files,
@@ -45,7 +45,8 @@ pub fn save(
         files::sync_folder(&all)?;
         Ok(files)
     };
-    let written = write(&aside, engine, state)
+    let written = room(folder, &path, engine)
+        .and_then(|()| write(&aside, engine, state))
         .and_then(|files| rename(files).doing(Exit::Store, || format!("writing the checkpoint {}", path.display())));
     let files = written.inspect_err(|_| {
         let _ = fs::remove_dir_all(&aside); // what is wrong with the disk is said already
@@ -61,6 +62,23 @@ pub fn save(
         best,
         removed,
     })
+}
+
+/// Errors where the disk has no room for another checkpoint: to find that out by filling it would take the last room from
+/// everybody else.
+fn room(folder: &RunFolder, path: &Path, engine: &dyn Engine) -> Result<()> {
+    const BESIDES: u64 = 64 << 10; // state, manifest, names of tensors
+    let need = 3 * size_of::<f32>() as u64 * engine.layout().len() as u64 + BESIDES;
+    // What cannot be asked is found out by writing.
+    let Ok(disk) = rustix::fs::statvfs(folder.path()) else { return Ok(()) };
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    if disk.f_blocks == 0 || free >= need {
+        return Ok(());
+    }
+    let full = std::io::Error::from(rustix::io::Errno::NOSPC);
+    let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    let why = format!("{full}: it needs {:.1} MB, and {:.1} MB are free", megabytes(need), megabytes(free));
+    Err(Error::new(Exit::Store, format!("writing the checkpoint {}", path.display()), why).io(full.kind()))
 }
 
 /// Removes what a killed attempt left half written. The worker that trains the run writes here alone; in the run's own
