@@ -132,7 +132,7 @@ impl Lab {
 }
 
 fn worker(folder: &RunFolder) -> Option<(Pid, usize)> {
-    let attempt = *folder.attempts().unwrap().last()?;
+    let attempt = *folder.attempts().ok()?.last()?;
     if !Lock::is_held(&folder.lock()).unwrap() {
         return None;
     }

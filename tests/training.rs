@@ -36,6 +36,7 @@ enum Fate {
     Lives,
     IsStoppedAfter(usize),
     DiesAfter(usize),
+    HasDamageAfter(usize),
 }
 
 /// Keeps events, and stops or kills the attempt.
@@ -56,6 +57,10 @@ impl Sink for Memory {
         match self.fate {
             Fate::DiesAfter(n) if self.events.len() == n => return Err(Error::new(Exit::Store, "writing", "killed")),
             Fate::IsStoppedAfter(n) if self.events.len() == n => self.stop.request(),
+            Fate::HasDamageAfter(n) if self.events.len() == n => {
+                let newest = checkpoint::list(&self.folder)?[0].path.clone();
+                fs::write(newest.join("model.safetensors"), b"cut short").unwrap();
+            }
             _ => {}
         }
         self.events.push((event.clone(), sync));
@@ -351,6 +356,47 @@ fn checkpoints_that_cannot_be_listed_stop_the_run_and_void_nothing() {
     fs::rename(&away, &all).unwrap();
     let (outcome, events) = bench.attempt(Fate::Lives);
     assert_eq!((outcome.unwrap(), Log::of(&events).ready[0].from_step), (Outcome::Done, 12));
+}
+
+#[test]
+fn of_what_was_moved_aside_only_the_newest_is_kept() {
+    let mut bench = Bench::new(config());
+    bench.attempt(Fate::IsStoppedAfter(15)).0.unwrap();
+    let all = bench.folder.checkpoints();
+    for name in
+        ["damaged-step-3.attempt-1", "bad-step-8.attempt-1", "damaged-step-2.attempt-1", "void-step-1.attempt-1"]
+    {
+        fs::create_dir(all.join(name)).unwrap();
+    }
+    let aside = || {
+        let names = fs::read_dir(&all).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.filter(|n| !n.starts_with("step-") && n.contains("step-")).collect();
+        names.sort();
+        names
+    };
+    bench.attempt(Fate::DiesAfter(3)).0.unwrap_err();
+    let void = "void-step-1.attempt-1";
+    assert_eq!(aside(), ["bad-step-8.attempt-1", "damaged-step-3.attempt-1", void], "the newest two");
+
+    let older = checkpoint::list(&bench.folder).unwrap()[1].clone();
+    assert_eq!(older.step, 10);
+    fs::write(older.path.join("model.safetensors"), b"cut short").unwrap();
+    let stop = bench.attempt(Fate::IsStoppedAfter(6));
+    let removed: Vec<String> = Log::of(&stop.1).saved.iter().flat_map(|saved| saved.removed.clone()).collect();
+    let warned = Log::of(&stop.1).warnings.iter().any(|warning| warning.contains("damaged-step-10.attempt-1"));
+    assert!(warned || removed.contains(&older.relative()), "{removed:?}");
+    assert_eq!(aside(), ["bad-step-8.attempt-1", "damaged-step-10.attempt-1", void]);
+}
+
+#[test]
+fn damage_met_while_training_is_moved_aside() {
+    let mut bench = Bench::new(config());
+    // Ready, an evaluation, five steps and a checkpoint; the next one looks at those before it.
+    let (outcome, events) = bench.attempt(Fate::HasDamageAfter(9));
+    assert_eq!(outcome.unwrap(), Outcome::Done);
+    let removed = &Log::of(&events).saved[1].removed;
+    assert_eq!(removed, &["checkpoints/step-5.attempt-1"], "it stands among the checkpoints no more");
+    assert!(bench.folder.checkpoints().join("damaged-step-5.attempt-1").is_dir(), "nothing is deleted");
 }
 
 #[test]

@@ -8,10 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::{
-    fs::{FallocateFlags, fallocate},
-    io::Errno,
-};
+use rustix::io::Errno;
 
 use crate::{
     base::{Context, Exit, Result, clock, files},
@@ -57,7 +54,7 @@ impl<'a> EventLog<'a> {
         let begin = Instant::now();
         while self.length + bytes + LAST_WORDS > self.reserved {
             let ahead = self.length + bytes + LAST_WORDS + AHEAD;
-            match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, ahead) {
+            match set_aside(&self.file, ahead) {
                 Ok(()) => self.reserved = ahead,
                 Err(Errno::INTR) => {}
                 Err(full @ (Errno::NOSPC | Errno::DQUOT)) if begin.elapsed() >= PATIENCE => return Err(full.into()),
@@ -81,6 +78,17 @@ impl<'a> EventLog<'a> {
         }
         if sync { self.file.sync_data() } else { Ok(()) }
     }
+}
+
+/// Sees to it that a file can grow to so many bytes, and leaves it as long as it is.
+#[cfg(target_os = "linux")]
+fn set_aside(file: &File, bytes: u64) -> Result<(), Errno> {
+    rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, bytes)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_aside(_: &File, _: u64) -> Result<(), Errno> {
+    Err(Errno::NOTSUP)
 }
 
 impl Sink for EventLog<'_> {

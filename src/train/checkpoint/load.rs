@@ -149,3 +149,46 @@ fn failures(attempts: &[Attempt], checkpoint: &str) -> usize {
     let tried = attempts.iter().rev().filter(|a| a.loading.as_deref() == Some(checkpoint));
     tried.take_while(|a| a.from_step.is_none()).filter(|a| a.failed).count()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Ready;
+
+    const NAME: &str = "step-12.attempt-1";
+
+    /// Writes the events of an attempt that was about to load [`NAME`].
+    fn attempt(folder: &RunFolder, number: u32, after: &[Event]) {
+        let loading = Event::Loading { at: 1, checkpoint: NAME.into() };
+        let lines = [&loading].into_iter().chain(after).map(|event| serde_json::to_string(event).unwrap() + "\n");
+        std::fs::create_dir_all(folder.attempt(number)).unwrap();
+        std::fs::write(folder.events(number), lines.collect::<String>()).unwrap();
+    }
+
+    fn failed(retry: bool) -> Event {
+        Event::Finished { at: 2, outcome: Outcome::Failed { why: "no".into(), retry } }
+    }
+
+    #[test]
+    fn what_counts_against_a_checkpoint() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = RunFolder::new(dir.path());
+        let count = |name: &str| failures(&Attempt::all(&folder).unwrap(), name);
+        let ready = Event::Ready(Ready { from_step: 12, ..Ready::default() });
+        assert_eq!(count(NAME), 0, "nobody tried");
+        attempt(&folder, 2, &[]);
+        assert_eq!(count(NAME), 0, "killed: a signal says nothing of the checkpoint");
+        attempt(&folder, 3, &[failed(false)]);
+        attempt(&folder, 4, &[Event::Finished { at: 2, outcome: Outcome::Interrupted { step: 0 } }]);
+        assert_eq!(count(NAME), 0, "a refusal waits for a person, a stop was asked for");
+        attempt(&folder, 5, &[failed(true)]);
+        assert_eq!((count(NAME), count("step-9.attempt-1")), (1, 0));
+        attempt(&folder, 6, &[]);
+        attempt(&folder, 7, &[failed(true)]);
+        assert_eq!(count(NAME), 2, "a death between does not make it good");
+        attempt(&folder, 8, &[ready, failed(true)]);
+        assert_eq!(count(NAME), 0, "it was loaded: what failed then was something else");
+        attempt(&folder, 9, &[failed(true)]);
+        assert_eq!(count(NAME), 1);
+    }
+}
