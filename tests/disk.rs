@@ -151,18 +151,24 @@ fn a_disk_that_is_full_for_a_moment_costs_nothing() {
     let lab = Lab::at(&disk.path);
     let spec = SPEC.replace("grid: {d_model: [16, 180]}", "").replace("context", "d_model: 16, context");
     let spec = spec.replace("steps: 60", "steps: 3000").replace("every: 20", "every: 3000");
-    let sweep = lab.start(&spec);
+    let mut command = lab.command(&spec);
+    let sweep = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let folder = until("it has begun", || lab.folders().into_iter().next());
     until("it trains", || (steps(&folder, 1) > 5).then_some(()));
     let filler = disk.fill();
     let mut before = steps(&folder, 1);
     until("it waits", || {
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        std::thread::sleep(std::time::Duration::from_millis(700)); // longer than the index lags behind
         let now = steps(&folder, 1);
         (std::mem::replace(&mut before, now) == now).then_some(())
     });
     fs::remove_file(filler).unwrap();
-    assert_eq!(sweep.exit(), Some(0), "whatever the index missed meanwhile, it has in the end");
+    let output = sweep.wait_with_output().unwrap();
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (exit, said) = answer(output);
+    assert!(said.contains("no space left") && said.contains("the runs go on, their folders keep everything"), "{said}");
+    assert_eq!(exit, Some(0), "what the index missed meanwhile, it has in the end: {said}");
+    assert!(table.contains("3000/3000") && table.contains("done"), "{table}");
     assert_eq!((lab.rows()[0].attempts, &lab.rows()[0].state), (1, &RunState::Done));
 }
 
