@@ -17,7 +17,7 @@ use rustix::process::{Signal, kill_process};
 const SPEC: &str = "
 model: {layers: 1, heads: 4, d_model: 192, context: 8}
 data: {corpus: playbook, corpus_chars: 20000}
-train: {steps: 700, batch: 1}
+train: {steps: 240, batch: 1}
 eval: {every: 100, batches: 1, batch: 2}
 checkpoint: {every: 4}
 run: {device: cpu, retries: 0}
@@ -82,7 +82,7 @@ fn fifty_kills_change_no_bit() {
     assert_eq!((rows.len(), &rows[0].state, u64::from(rows[0].attempts)), (1, &RunState::Done, KILLS + 1));
     let curves = lab.curves();
     let losses: Vec<u64> = curves[&rows[0].id]["train/loss"].iter().map(|(step, _)| *step).collect();
-    assert_eq!(losses, (1..=700).collect::<Vec<u64>>(), "one value per step");
+    assert_eq!(losses, (1..=240).collect::<Vec<u64>>(), "one value per step");
     assert_same(&curves, &straight.curves(), "after fifty kills");
     assert!(!is_aside(&lab.folder()), "what was left aside is gone");
 }
