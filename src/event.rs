@@ -12,6 +12,13 @@ use crate::base::{Result, RunId, clock::Millis, num};
 pub enum Event {
     /// The first line of an attempt, written before anything is loaded.
     Started(Started),
+    /// A checkpoint is about to be read. Where no `Ready` follows, it could not be gone on from.
+    Loading {
+        /// When, in ms since the Unix epoch.
+        at: Millis,
+        /// The name of its folder.
+        checkpoint: String,
+    },
     /// What is known once data and engine are ready; precedes every `Step` and `Eval`.
     Ready(Ready),
     /// One optimizer update, the `step`-th of the run (1 to `train.steps`).

@@ -61,6 +61,8 @@
 //! - A run's result follows from its [`spec::RunConfig`] and its corpus alone: never from threads, jobs, stops or resumes.
 //! - `spec` and `event` know neither candle nor SQL nor the terminal; `report` knows only the store.
 //! - Every file that matters is whole or absent: written aside, fsynced, renamed.
+//! - What cannot be listed or read is never taken for what is not there.
+//! - An error keeps what the system answered: what waits for a person (a full disk, a missing right) is not tried again.
 //! - One value per step: events after the step that a later attempt resumed from are void.
 //! - A bad point of a grid is found before the first run starts.
 //! - What is not finite is the word `"nan"`, `"inf"` or `"-inf"` wherever it is stored, and is never best.

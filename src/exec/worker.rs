@@ -9,7 +9,9 @@ use std::{
     fs::{self, File},
     io::{BufRead, Write},
     path::PathBuf,
-    process, thread,
+    process,
+    sync::OnceLock,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -101,6 +103,7 @@ fn alone(args: &Args, screen: &mut Screen) -> Result<Exit> {
     listen(&stop)?;
     limit_threads(args.threads)?;
     let Some(claim) = Claim::take(args)? else { return Ok(Exit::LeaseLost) };
+    let _ = EVENTS.set(claim.folder.events(args.attempt));
     let log = File::options().create(true).append(true).open(claim.folder.log(args.attempt));
     let turned = log.and_then(|log| Ok(rustix::stdio::dup2_stderr(log)?));
     turned.doing(Exit::Store, || claim.doing("opening the log of"))?;
@@ -127,14 +130,14 @@ impl Claim {
     fn take(args: &Args) -> Result<Option<Self>> {
         let folder = RunFolder::new(&args.run);
         let Some(lock) = Lock::try_take(&folder.lock())? else { return Ok(None) };
-        if let Some(&last) = folder.attempts().last()
+        if let Some(&last) = folder.attempts()?.last()
             && (last >= args.attempt || events::outcome(&folder.events(last)) == Some(Outcome::Done))
         {
             return Ok(None);
         }
         // For people who ask since when, and by whom; nothing depends on it.
         let _ = lock.note(&format!("process {} on {}\n", process::id(), host()));
-        let frozen: FrozenRun = files::read_json(&folder.config())?;
+        let frozen = FrozenRun::read(&folder.config())?;
         let claim = Self { folder, frozen, _lock: lock };
         let make = || {
             fs::create_dir(claim.folder.attempt(args.attempt))?;
@@ -221,11 +224,18 @@ impl Screen {
     }
 }
 
-/// A panic in any thread is one line in the log and the end of the process.
+/// The events of the attempt that this process trains, once it has begun.
+static EVENTS: OnceLock<PathBuf> = OnceLock::new();
+
+/// A panic in any thread is one line in the log, the last of the attempt's events, and the end of the process.
 fn end_at_a_panic() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));
-        say(&format!("panicked{place}: {}", message(panic.payload())));
+        let why = format!("panicked{place}: {}", message(panic.payload()));
+        say(&why);
+        if let Some(events) = EVENTS.get() {
+            let _ = events::last_words(events, Outcome::Failed { why, retry: true }); // the exit code tells as well
+        }
         process::exit(101);
     }));
 }

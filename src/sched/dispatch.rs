@@ -54,8 +54,8 @@ pub struct Options {
 ///
 /// # Errors
 ///
-/// Where slots cannot be taken; workers then stop as if asked to. Where the index could not be written: all runs are
-/// seen to all the same, since their folders are the truth.
+/// Where slots cannot be taken; workers then stop as if asked to. Where the index could not be written, and cannot at the
+/// end either: all runs are seen to all the same, since their folders are the truth.
 pub fn dispatch(
     runs: &[PlannedRun],
     root: &Root,
@@ -87,7 +87,7 @@ pub fn dispatch_on(
         slots: Slots::new(root),
         active: BTreeMap::new(),
         planned: runs.iter().map(|run| (run.frozen.id, &run.frozen)).collect(),
-        known: runs.iter().map(|run| (run.frozen.id, known_attempt(run, root))).collect(),
+        known: runs.iter().map(|run| Ok((run.frozen.id, known_attempt(run, root)?))).collect::<Result<_>>()?,
         index_error: None,
         begun: Instant::now(),
         executor,
@@ -148,9 +148,10 @@ impl Dispatcher<'_> {
                 self.feed(Input::Signal)?;
             }
         }
+        // What the index missed stands in the folders: where it can take all in by now, nothing is lost.
         match self.index_error.take() {
-            Some(error) => Err(error),
-            None => Ok(self.queue.summary()),
+            Some(error) if self.store.sync().is_err() => Err(error),
+            _ => Ok(self.queue.summary()),
         }
     }
 
@@ -180,7 +181,7 @@ impl Dispatcher<'_> {
         let elsewhere = self.queue.standings().filter(|(_, standing)| **standing == Standing::Elsewhere);
         for run in elsewhere.map(|(run, _)| run).collect::<Vec<_>>() {
             if !Lock::is_held(&self.root.run(&run).lock())? {
-                let state = self.catch_up(&run);
+                let state = self.catch_up(&run)?;
                 self.feed(Input::Settled { run, state })?;
             }
         }
@@ -219,9 +220,9 @@ impl Dispatcher<'_> {
         if Lock::is_held(&folder.lock())? {
             return Ok(Input::Elsewhere { run });
         }
-        let last = last_attempt(&folder);
+        let last = last_attempt(&folder)?;
         if last > self.known.get(&run).copied().unwrap_or(0) {
-            return Ok(Input::Settled { run, state: self.catch_up(&run) });
+            return Ok(Input::Settled { run, state: self.catch_up(&run)? });
         }
         let Some(slot) = self.slots.take(device, threads)? else { return Ok(Input::Busy { run }) };
         let job = Job { run, root: self.root.clone(), attempt: last + 1 };
@@ -244,9 +245,9 @@ impl Dispatcher<'_> {
     fn freeze(&mut self, run: &RunId) -> Result<()> {
         let Some(planned) = self.planned.remove(run) else { return Ok(()) };
         let folder = self.root.run(run);
-        let there: FrozenRun = files::read_json(&folder.config())?;
+        let there = FrozenRun::read(&folder.config())?;
         let mut frozen = planned.clone();
-        if last_attempt(&folder) > 0 {
+        if last_attempt(&folder)? > 0 {
             let kept = kept(&there.config, &planned.config);
             if !kept.is_empty() {
                 let message = format!("run {} keeps the {} that it began with", run.short(), kept.join(", "));
@@ -276,11 +277,11 @@ impl Dispatcher<'_> {
     }
 
     /// Takes in what another process did to a run, and says where the run stands after that.
-    fn catch_up(&mut self, run: &RunId) -> RunState {
-        self.known.insert(*run, last_attempt(&self.root.run(run)));
+    fn catch_up(&mut self, run: &RunId) -> Result<RunState> {
+        self.known.insert(*run, last_attempt(&self.root.run(run))?);
         self.ingest(run);
         let row = self.store.run(run);
-        self.index(row).flatten().map_or(RunState::Queued, |row| row.state)
+        Ok(self.index(row).flatten().map_or(RunState::Queued, |row| row.state))
     }
 
     fn ingest(&mut self, run: &RunId) {
@@ -288,7 +289,8 @@ impl Dispatcher<'_> {
         self.index(ingested);
     }
 
-    /// The answer of the index. That it fails stops no run; it is said once, and is the error of the sweep in the end.
+    /// The answer of the index. That it fails stops no run; it is said once, and is the error of the sweep where the index still
+    /// lacks something in the end.
     fn index<T>(&mut self, answer: Result<T>) -> Option<T> {
         let error = match answer {
             Ok(answer) => return Some(answer),
@@ -339,16 +341,16 @@ fn kept(began: &RunConfig, asked: &RunConfig) -> Vec<String> {
 }
 
 /// A run that was new when it was planned had no attempt then: one that it has now is another process's.
-fn known_attempt(run: &PlannedRun, root: &Root) -> u32 {
+fn known_attempt(run: &PlannedRun, root: &Root) -> Result<u32> {
     match run.reason {
-        Reason::New => 0,
+        Reason::New => Ok(0),
         _ => last_attempt(&root.run(&run.frozen.id)),
     }
 }
 
 /// The number of the last attempt that has a folder; 0 where there is none.
-fn last_attempt(folder: &RunFolder) -> u32 {
-    folder.attempts().last().copied().unwrap_or(0)
+fn last_attempt(folder: &RunFolder) -> Result<u32> {
+    Ok(folder.attempts()?.last().copied().unwrap_or(0))
 }
 
 /// Sees to it that the number of an attempt that is given up is not given to another: where its worker died before it

@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    base::{Error, Exit, Result, RunId, files, folders::Root},
+    base::{Error, Exit, Result, RunId, folders::Root},
     cost::Cost,
     data::{self, CorpusInfo},
     event::RunState,
@@ -109,7 +109,7 @@ pub fn plan(sweep: &Sweep, root: &Root, store: Option<&Store>) -> Result<Plan> {
 ///
 /// [`Exit::Spec`] where its device is not at hand, or its corpus is no longer the text that it was begun with.
 pub fn planned(root: &Root, store: &Store, row: &RunRow) -> Result<PlannedRun> {
-    let frozen: FrozenRun = files::read_json(&root.run(&row.id).config())?;
+    let frozen = FrozenRun::read(&root.run(&row.id).config())?;
     device::resolve(&frozen.config.run.device)?;
     let corpus = data::prepare(&frozen.config.data, &root.cache())?;
     if corpus.hash != frozen.corpus_hash {
@@ -230,7 +230,7 @@ impl Planner<'_> {
         if !store.artifacts(&found.id)?.iter().any(|artifact| artifact.kind == "checkpoint") {
             return Err(self.error(point, leaf, format!("the run {id} has no checkpoint to start from"), None));
         }
-        let theirs: FrozenRun = files::read_json(&self.root.run(&found.id).config())?;
+        let theirs = FrozenRun::read(&self.root.run(&found.id).config())?;
         if let Some((what, has, needs)) = misfit((&theirs.config.model, theirs.vocab_size), (model, vocab_size)) {
             let why = format!("the weights of run {id} do not fit: it has {what} {has}, and this run {needs}");
             return Err(self.error(point, leaf, why, None));

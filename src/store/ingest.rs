@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     base::{
-        Result, RunId, clock, files,
+        Result, RunId, clock,
         folders::{Root, RunFolder},
     },
     event::Note,
@@ -129,12 +129,23 @@ pub fn take_run(index: &Transaction, root: &Root, folder: &RunFolder) -> rusqlit
         },
     };
     let read: HashMap<u32, u64> = known.attempts.iter().copied().collect();
-    for attempt in folder.attempts() {
+    for attempt in attempts(index, root, folder, &known)? {
         let offset = read.get(&attempt).copied().unwrap_or(0);
         attempt::take(index, root, folder, known.run, attempt, offset)?;
     }
     take_journal(index, root, folder, &known)?;
     summarize(index, known.run)
+}
+
+/// The attempts at a run; those that are known already where its folder cannot be listed, which is noted.
+fn attempts(index: &Transaction, root: &Root, folder: &RunFolder, known: &Known) -> rusqlite::Result<Vec<u32>> {
+    match folder.attempts() {
+        Ok(attempts) => Ok(attempts),
+        Err(error) => {
+            damaged(index, &root.relative(folder.path()), 0, &error.why)?;
+            Ok(known.attempts.iter().map(|(attempt, _)| *attempt).collect())
+        }
+    }
 }
 
 /// Removes the run of a folder and all that is known of it.
@@ -145,10 +156,10 @@ pub fn forget(index: &Transaction, root: &Root, folder: &RunFolder) -> rusqlite:
 
 fn config(index: &Transaction, root: &Root, folder: &RunFolder) -> rusqlite::Result<Option<FrozenRun>> {
     let path = folder.config();
-    if !path.exists() {
+    if !path.try_exists().unwrap_or(true) {
         return Ok(None);
     }
-    let frozen = files::read_json::<FrozenRun>(&path).map_err(|e| e.why).and_then(|frozen| {
+    let frozen = FrozenRun::read(&path).map_err(|e| e.why).and_then(|frozen| {
         if frozen.id.folder() == folder.name() {
             Ok(frozen)
         } else {

@@ -45,7 +45,7 @@ pub fn state(folder: &RunFolder, config: &RunConfig, latest: Option<&Latest>) ->
         Some(Latest { gave_up: Some(why), .. }) => RunState::Failed { why: why.clone() },
         Some(Latest { outcome: Some(Outcome::Failed { why, .. }), .. }) => RunState::Failed { why: why.clone() },
         Some(Latest { outcome: Some(Outcome::Interrupted { step }), .. }) => RunState::Interrupted { step: *step },
-        Some(_) => RunState::Interrupted { step: checkpoints::latest_step(folder).unwrap_or(0) },
+        Some(_) => RunState::Interrupted { step: checkpoints::latest_step(folder).ok().flatten().unwrap_or(0) },
     })
 }
 

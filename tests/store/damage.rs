@@ -1,6 +1,6 @@
 //! Half lines, bad files, lost files, indexes of other versions and none at all.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use exp::{
     base::{Exit, folders::Root},
@@ -112,6 +112,45 @@ fn a_file_that_could_not_be_read_is_read_when_it_can() {
     home.append(&ids[0], 1, &[started(1), ready(0), step(1, 1.0)]);
     store.sync().unwrap();
     assert_eq!((store.damage().unwrap(), store.curve(&ids[0], "lr").unwrap().len()), (vec![], 1));
+}
+
+/// Puts a symbolic link to itself in the place of a folder: as root, no mode keeps one from listing it, this does.
+fn loop_in_place_of(folder: &Path) -> impl FnOnce() + use<> {
+    let away = folder.with_extension("away");
+    fs::rename(folder, &away).unwrap();
+    std::os::unix::fs::symlink(folder, folder).unwrap();
+    let folder = folder.to_owned();
+    move || {
+        fs::remove_file(&folder).unwrap();
+        fs::rename(away, folder).unwrap();
+    }
+}
+
+#[test]
+fn what_cannot_be_listed_is_not_forgotten() {
+    let (home, mut store, ids) = Home::with_runs(2);
+    home.append(&ids[0], 1, &[started(1), ready(0), step(1, 1.0)]);
+    store.sync().unwrap();
+    let before = dump(&home.root);
+    for folder in [home.root.runs(), home.root.experiments()] {
+        // The index is open already: it is the listing alone that fails.
+        let index = fs::read(home.root.database()).unwrap();
+        let put_back = loop_in_place_of(&folder);
+        let error = store.sync().unwrap_err();
+        assert!(error.exit == Exit::Store && error.doing == format!("listing {}", folder.display()), "{error}");
+        put_back();
+        assert_eq!(fs::read(home.root.database()).unwrap(), index);
+    }
+    assert_eq!(dump(&home.root), before);
+
+    let put_back = loop_in_place_of(home.root.run(&ids[0]).path());
+    store.sync().unwrap();
+    assert_eq!(store.metrics(&ids[0]).unwrap()["train/loss"], [(1, 1.0)], "the run stays");
+    let damage = store.damage().unwrap();
+    assert!(damage.iter().any(|d| d.file == home.root.relative(home.root.run(&ids[0]).path())), "{damage:?}");
+    put_back();
+    store.sync().unwrap();
+    assert_eq!((store.damage().unwrap(), dump(&home.root)), (vec![], before));
 }
 
 #[test]
