@@ -10,6 +10,7 @@ pub mod ids;
 pub mod machine;
 pub mod num;
 pub mod rng;
+pub mod tail;
 
 pub use error::{Context, Error, Exit, Result};
 pub use ids::RunId;

@@ -28,7 +28,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         return Ok(Exit::Done);
     }
     let planned = sched::planned(root, &store, &row)?;
-    let summary = run::train(root, &mut store, &format!("resume {id}"), &[], &[planned], None)?;
+    let summary = run::train(root, &mut store, &format!("resume {id}"), &[], &[planned], &sched::Options::default())?;
     let row = store.find(&row.id.to_string())?;
     ui::print(&super::ls::table(&store, std::slice::from_ref(&row))?);
     if summary.exit() == Exit::Interrupted {

@@ -49,6 +49,10 @@ pub struct Args {
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     jobs: Option<u32>,
 
+    /// Stop all runs gently as soon as one has failed for good
+    #[arg(long)]
+    fail_fast: bool,
+
     /// Do not draw the report at the end
     #[arg(long)]
     no_report: bool,
@@ -56,6 +60,12 @@ pub struct Args {
     /// Print the runs as JSON at the end (as `exp ls --json`)
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    fn options(&self) -> sched::Options {
+        sched::Options { jobs: self.jobs.map(|n| n as usize), fail_fast: self.fail_fast }
+    }
 }
 
 /// Runs the command.
@@ -73,7 +83,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
 
     ui::note(&opening(&plan));
     notes(&plan);
-    let summary = train(root, &mut store, &plan.experiment, &plan.axes, &plan.runs, args.jobs)?;
+    let summary = train(root, &mut store, &plan.experiment, &plan.axes, &plan.runs, &args.options())?;
 
     store.sync()?; // the index may have been lost meanwhile, and made again from the folders
     let rows = store.runs(Some(&plan.experiment))?;
@@ -99,13 +109,12 @@ pub fn train(
     title: &str,
     axes: &[String],
     runs: &[PlannedRun],
-    jobs: Option<u32>,
+    options: &sched::Options,
 ) -> Result<sched::Summary> {
     let digits = store.shortest(&runs.iter().map(|r| r.frozen.id).collect::<Vec<_>>())?;
     let entries = runs.iter().filter(|r| !matches!(r.reason, Reason::Done)).map(|r| entry(r, axes, digits)).collect();
     let mut screen = screen::Screen::new(title, entries);
-    let options = sched::Options { jobs: jobs.map(|n| n as usize) };
-    let summary = sched::dispatch(runs, root, store, &options, &mut screen);
+    let summary = sched::dispatch(runs, root, store, options, &mut screen);
     screen.close();
     summary
 }

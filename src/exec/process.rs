@@ -6,22 +6,24 @@
 //! screen through a pipe that never makes it wait; once it holds the run, its standard error is the attempt's log.
 
 use std::{
-    io::{BufRead, BufReader, PipeReader, Write},
+    io::{BufRead, BufReader, ErrorKind, PipeReader, PipeWriter, Write},
     os::unix::process::{CommandExt, ExitStatusExt},
     path::PathBuf,
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
-    sync::{Arc, Mutex, mpsc::Sender},
+    sync::{Arc, Mutex, MutexGuard, mpsc::Sender},
     thread,
+    time::Duration,
 };
 
 use rustix::{
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
-    process::{Pid, Signal, kill_process_group},
+    io::Errno,
+    process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid},
 };
 
 use super::{Ended, Executor, Failure, Handle, Job, Message, Slot, ended, events::last_line, worker};
 use crate::{
-    base::{Context, Exit, Result},
+    base::{Context, Exit, Result, RunId},
     event::{Event, Outcome},
 };
 
@@ -49,38 +51,48 @@ impl Executor for Process {
         let (output, input) = pipe().doing(Exit::Unexpected, doing)?;
         let args = worker::Args::new(job, slot);
         let mut command = Command::new(&self.exe);
-        command.arg0("exp").args(args.command_line()).process_group(0).stdin(Stdio::piped()).stdout(input);
+        command.arg0("exp").args(args.command_line()).process_group(0).stdin(Stdio::piped());
+        command.stdout(input.try_clone().doing(Exit::Unexpected, doing)?);
         // candle sizes its thread pools by this when it is first used.
         command.env("RAYON_NUM_THREADS", args.threads.to_string());
         let mut child = command.spawn().doing(Exit::Unexpected, doing)?;
-        drop(command); // and with it our end of the pipe that the worker writes to
         let stdin = child.stdin.take();
-        let child = Arc::new(Mutex::new(child));
-        let (job, sender, watched) = (job.clone(), sender.clone(), Arc::clone(&child));
-        thread::spawn(move || watch(&job, output, &watched, &sender));
-        Ok(Box::new(Worker { child, stdin }))
+        let group = Group::of(&child);
+        let (job, sender, watched) = (job.clone(), sender.clone(), group.clone());
+        thread::spawn(move || watch(&job, child, &watched, (output, input), &sender));
+        Ok(Box::new(Worker { group, stdin }))
     }
 }
 
 /// A pipe whose writer loses what the reader is too slow or too stopped to take.
-fn pipe() -> std::io::Result<(PipeReader, std::io::PipeWriter)> {
+fn pipe() -> std::io::Result<(PipeReader, PipeWriter)> {
     let (reader, writer) = std::io::pipe()?;
     fcntl_setfl(&writer, fcntl_getfl(&writer)? | OFlags::NONBLOCK)?;
     Ok((reader, writer))
 }
 
-/// Passes on what a worker says until it is gone, then how it ended.
-fn watch(job: &Job, output: PipeReader, child: &Mutex<Child>, sender: &Sender<Message>) {
+/// The line that ends what is read of a worker. We write it ourselves once the worker is gone: the end of the file would
+/// wait for whoever else holds the pipe, such as a child of the worker that has left its process group.
+const OVER: &str = "\u{4}";
+
+/// Passes on what a worker says until it is gone, sees to it that all of its process group goes with it, then tells how
+/// it ended.
+fn watch(
+    job: &Job,
+    mut child: Child,
+    group: &Group,
+    (output, mut input): (PipeReader, PipeWriter),
+    sender: &Sender<Message>,
+) {
     let run = job.run;
-    let mut failure = None;
-    for line in BufReader::new(output).lines().map_while(Result::ok) {
-        let Ok(event) = serde_json::from_str::<Event>(&line) else { continue };
-        if let Event::Finished { outcome: Outcome::Failed { why, retry }, .. } = &event {
-            failure = Some(Failure { why: why.clone(), retry: *retry });
+    let (status, failure) = thread::scope(|scope| {
+        let reader = scope.spawn(|| pass_on(run, output, sender));
+        let status = group.outlast(&mut child);
+        while matches!(writeln!(input, "\n{OVER}"), Err(e) if e.kind() == ErrorKind::WouldBlock) {
+            thread::sleep(Duration::from_millis(1)); // the pipe is full; its reader is at it
         }
-        drop(sender.send(Message::Event { run, event }));
-    }
-    let status = child.lock().unwrap_or_else(|e| e.into_inner()).wait();
+        (status, reader.join().unwrap_or_default())
+    });
     let ended = match status {
         Ok(status) if status.code() == Some(Exit::LeaseLost as i32) => Ended::Elsewhere,
         // A failure that it could not write down (on a full disk) is the cause of what follows from that.
@@ -92,6 +104,22 @@ fn watch(job: &Job, output: PipeReader, child: &Mutex<Child>, sender: &Sender<Me
         }
     };
     drop(sender.send(Message::Ended { run, ended }));
+}
+
+/// Passes on the events among a worker's lines; returns the failure that it told of.
+fn pass_on(run: RunId, output: PipeReader, sender: &Sender<Message>) -> Option<Failure> {
+    let mut failure = None;
+    for line in BufReader::new(output).split(b'\n').map_while(std::io::Result::ok) {
+        if line == OVER.as_bytes() {
+            break;
+        }
+        let Ok(event) = serde_json::from_slice::<Event>(&line) else { continue };
+        if let Event::Finished { outcome: Outcome::Failed { why, retry }, .. } = &event {
+            failure = Some(Failure { why: why.clone(), retry: *retry });
+        }
+        drop(sender.send(Message::Event { run, event }));
+    }
+    failure
 }
 
 /// `killed by SIGKILL`, or `exited with 101: ` and the last line of its log.
@@ -107,8 +135,50 @@ fn cause(job: &Job, status: ExitStatus) -> String {
     }
 }
 
+/// The process group that a worker leads: itself, and all that it started and that did not leave it.
+#[derive(Clone)]
+struct Group {
+    id: Option<Pid>,
+    /// Once its leader has been waited for, the group's id may become another's.
+    is_gone: Arc<Mutex<bool>>,
+}
+
+impl Group {
+    fn of(leader: &Child) -> Self {
+        Self { id: i32::try_from(leader.id()).ok().and_then(Pid::from_raw), is_gone: Arc::default() }
+    }
+
+    /// Ends all of it at once, stopped processes as well.
+    fn kill(&self) {
+        if !*self.gone() {
+            self.signal();
+        }
+    }
+
+    /// Waits until the leader has ended, then ends what it left behind: as long as nobody has waited for the leader in
+    /// earnest, the group's id is its own.
+    fn outlast(&self, leader: &mut Child) -> std::io::Result<ExitStatus> {
+        let left = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while self.id.is_some_and(|id| matches!(waitid(WaitId::Pid(id), left), Err(Errno::INTR))) {}
+        let mut gone = self.gone();
+        self.signal();
+        let status = leader.wait();
+        *gone = true;
+        status
+    }
+
+    fn signal(&self) {
+        // It may be gone by itself.
+        let _ = self.id.map(|id| kill_process_group(id, Signal::KILL));
+    }
+
+    fn gone(&self) -> MutexGuard<'_, bool> {
+        self.is_gone.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
 struct Worker {
-    child: Arc<Mutex<Child>>,
+    group: Group,
     stdin: Option<ChildStdin>,
 }
 
@@ -121,13 +191,7 @@ impl Handle for Worker {
     }
 
     fn kill(&mut self) {
-        // Where the lock is taken, its watcher is waiting for the last of it. Where it has been waited for, its process
-        // id may be another's.
-        let Ok(mut child) = self.child.try_lock() else { return };
-        if matches!(child.try_wait(), Ok(None)) {
-            let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-            let _ = group.map(|group| kill_process_group(group, Signal::KILL));
-        }
+        self.group.kill();
     }
 }
 
@@ -136,7 +200,7 @@ mod tests {
     use std::sync::mpsc::{Receiver, channel};
 
     use super::*;
-    use crate::base::{RunId, folders::Root};
+    use crate::base::folders::Root;
 
     /// A worker played by a script; the attempt says which part it plays.
     struct Play {
@@ -204,14 +268,61 @@ mod tests {
         assert_eq!(play.ends(), died("exited with 1"));
     }
 
+    /// Whether something of a process group lives; zombies wait for whoever is to take note of them.
+    fn lives(group: i64) -> bool {
+        let stats = std::fs::read_dir("/proc").unwrap().flatten();
+        let mut stats = stats.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+        stats.any(|stat| {
+            let words: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+            !matches!(words[0], "Z" | "X") && words[2] == group.to_string()
+        })
+    }
+
+    /// Whether it is gone, at the latest a moment after it was killed.
+    fn is_gone(group: i64) -> bool {
+        let killed = std::time::Instant::now();
+        while lives(group) && killed.elapsed() < Duration::from_secs(5) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        !lives(group)
+    }
+
     #[test]
     fn a_kill_ends_all_that_the_worker_started() {
         let mut play = Play::part(6);
-        play.says();
+        let group = play.says().0;
+        assert!(lives(group));
         play.handle.as_mut().unwrap().kill();
-        // The script's own child holds the pipe: only its end brings this.
         assert_eq!(play.ends(), died("killed by SIGKILL"));
+        assert!(is_gone(group));
         play.handle.as_mut().unwrap().kill();
+    }
+
+    #[test]
+    fn a_worker_that_is_stopped_is_killed_like_any_other() {
+        let mut play = Play::part(6);
+        let group = play.says().0;
+        kill_process_group(Pid::from_raw(group as i32).unwrap(), Signal::STOP).unwrap();
+        play.handle.as_mut().unwrap().kill();
+        assert_eq!(play.ends(), died("killed by SIGKILL"));
+        assert!(is_gone(group));
+    }
+
+    #[test]
+    fn what_a_worker_leaves_in_its_group_goes_with_it() {
+        let play = Play::part(9);
+        let group = play.says().0;
+        assert_eq!(play.ends(), died("exited with 1"));
+        assert!(is_gone(group), "its child would sleep on");
+    }
+
+    #[test]
+    fn a_child_that_left_the_group_and_keeps_the_pipe_keeps_nobody_waiting() {
+        let play = Play::part(10);
+        let child = play.says().0;
+        assert_eq!(play.ends(), died("exited with 1"));
+        let child = Pid::from_raw(child as i32).unwrap();
+        kill_process_group(child, Signal::KILL).expect("it has a group of its own, which is not ours to end");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::{
 
 use super::{
     PlannedRun, Reason, Summary,
+    cancels::Cancels,
     queue::{Action, Input, Queue, Standing, Task},
     signals::Signals,
 };
@@ -33,7 +34,7 @@ use crate::{
 /// How often time passes for the queue and the screen, and signals are looked for.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How often runs of other processes are looked at.
+/// How often runs of other processes, and the journals of all runs, are looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// How often the index takes in what running runs wrote.
@@ -44,13 +45,16 @@ const INGEST: Duration = Duration::from_millis(500);
 pub struct Options {
     /// Runs at a time on the CPU; by default one per core.
     pub jobs: Option<usize>,
+    /// The first run that fails for good stops the others: they write a checkpoint and leave.
+    pub fail_fast: bool,
 }
 
 /// Sees to it that all `runs` are done, each in a process of its own. Runs that are done are left alone, without a word
 /// to the observer; those that another process trains are waited for, and taken over where they are left unfinished.
 /// The runs must be registered in `store`.
 ///
-/// SIGINT or SIGTERM stops the sweep: workers write a checkpoint and leave. A second one ends them at once.
+/// SIGINT or SIGTERM stops the sweep: workers write a checkpoint and leave. A second one ends them at once. A request to
+/// cancel that is appended to a run's journal meanwhile stops that run.
 ///
 /// # Errors
 ///
@@ -78,13 +82,14 @@ pub fn dispatch_on(
     let gpus: Vec<String> = device::list().into_iter().map(|device| device.name).filter(|name| name != "cpu").collect();
     let tasks = runs.iter().map(|run| (task(run), standing(run))).collect();
     let (sender, messages) = channel();
-    let queue = Queue::new(tasks, device::cores(), &gpus, options.jobs);
+    let queue = Queue::new(tasks, device::cores(), &gpus, options.jobs).fail_fast(options.fail_fast);
     if let Some(curbed) = queue.curbed(options.jobs) {
         observer.see(&Progress::Message(curbed));
     }
     let dispatcher = Dispatcher {
         queue,
         slots: Slots::new(root),
+        cancels: Cancels::watch(root, runs.iter().map(|run| run.frozen.id)),
         active: BTreeMap::new(),
         planned: runs.iter().map(|run| (run.frozen.id, &run.frozen)).collect(),
         known: runs.iter().map(|run| (run.frozen.id, known_attempt(run, root))).collect(),
@@ -109,6 +114,7 @@ struct Active {
 struct Dispatcher<'a> {
     queue: Queue,
     slots: Slots,
+    cancels: Cancels,
     active: BTreeMap<RunId, Active>,
     /// The planned config of each run that has not been compared with the one in its folder.
     planned: BTreeMap<RunId, &'a FrozenRun>,
@@ -134,7 +140,7 @@ impl Dispatcher<'_> {
                 self.tick()?;
             }
             if looks.is_due() {
-                self.look_elsewhere()?;
+                self.look()?;
             }
             if ingests.is_due() {
                 let running: Vec<RunId> = self.active.keys().copied().collect();
@@ -175,14 +181,23 @@ impl Dispatcher<'_> {
         Ok(())
     }
 
-    /// Looks whether runs of other processes have been let go.
-    fn look_elsewhere(&mut self) -> Result<()> {
-        let elsewhere = self.queue.standings().filter(|(_, standing)| **standing == Standing::Elsewhere);
-        for run in elsewhere.map(|(run, _)| run).collect::<Vec<_>>() {
-            if !Lock::is_held(&self.root.run(&run).lock())? {
-                let state = self.catch_up(&run);
-                self.feed(Input::Settled { run, state })?;
+    /// Looks whether runs of other processes have been let go, and whether somebody cancelled any.
+    fn look(&mut self) -> Result<()> {
+        let (mut open, mut free) = (Vec::new(), Vec::new());
+        for (run, standing) in self.queue.standings().filter(|(_, s)| !matches!(s, Standing::Ended(_))) {
+            open.push(run);
+            if *standing == Standing::Elsewhere && !Lock::is_held(&self.root.run(&run).lock())? {
+                free.push(run);
             }
+        }
+        // After the locks: a run that was let go because of a request is not taken over in ignorance of it.
+        open.retain(|run| self.cancels.arrived(run));
+        for run in open {
+            self.feed(Input::Cancelled { run })?;
+        }
+        for run in free {
+            let state = self.catch_up(&run);
+            self.feed(Input::Settled { run, state })?;
         }
         Ok(())
     }

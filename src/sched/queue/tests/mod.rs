@@ -1,10 +1,13 @@
 //! Stories told to the queue: some that a person would tell, and many that chance does.
 
-use std::collections::BTreeMap;
+mod ends;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::event::Outcome;
 
 fn id(n: usize) -> RunId {
     RunId([n as u8; 32])
@@ -264,6 +267,9 @@ struct World {
     /// Runs that other processes train.
     foreign: Vec<RunId>,
     done: Vec<RunId>,
+    cancelled: BTreeSet<RunId>,
+    /// Whether the CPU was set aside.
+    aside: bool,
     signals: usize,
 }
 
@@ -278,6 +284,8 @@ impl World {
             workers: BTreeMap::new(),
             foreign: Vec::new(),
             done: Vec::new(),
+            cancelled: BTreeSet::new(),
+            aside: false,
             signals: 0,
         }
     }
@@ -294,6 +302,8 @@ impl World {
                         prop_assert_eq!(self.signals, 0, "started after a stop request");
                         prop_assert!(!self.workers.contains_key(&run), "two workers for one run");
                         prop_assert!(!self.done.contains(&run), "a done run was started");
+                        prop_assert!(!self.cancelled.contains(&run), "a cancelled run was started");
+                        prop_assert!(!self.aside, "a run was started on a device that is set aside");
                         prop_assert!(threads >= 1);
                         inputs.push(self.start(run, threads, chance));
                     }
@@ -307,7 +317,8 @@ impl World {
                         inputs.push(Input::Ended { run, ended: killed() });
                     }
                     Action::Report { run, state: RunState::Done } => self.done.push(run),
-                    Action::GiveUp { .. } | Action::Await { .. } | Action::Report { .. } | Action::Say(_) => {}
+                    Action::Say(what) => self.aside |= what.contains("set aside"),
+                    Action::GiveUp { .. } | Action::Await { .. } | Action::Report { .. } => {}
                 }
             }
             if is_signal && self.signals == 0 {
@@ -355,6 +366,12 @@ impl World {
                 let state = if chance > 99 { RunState::Done } else { RunState::Interrupted { step: 1 } };
                 Input::Settled { run, state }
             }
+            (13, _, foreign) => {
+                self.foreign.extend(foreign);
+                let run = id(which % 12);
+                self.cancelled.insert(run);
+                Input::Cancelled { run }
+            }
             (15, _, foreign) if chance > 200 => {
                 self.foreign.extend(foreign);
                 Input::Signal
@@ -397,10 +414,11 @@ proptest! {
         prop_assert!(world.queue.is_over(), "{:?}", world.queue);
         prop_assert!(world.workers.is_empty(), "a worker was left behind");
         let s = world.queue.summary();
-        let lists = [s.done, s.failed, s.interrupted, s.queued, s.elsewhere];
+        let lists = [s.done, s.failed, s.interrupted, s.queued, s.elsewhere, s.skipped];
         prop_assert_eq!(lists.iter().map(Vec::len).sum::<usize>(), runs, "every run is in one list");
         if world.signals == 0 {
-            prop_assert!(lists[3].is_empty() && lists[4].is_empty(), "all was seen to");
+            let seen_to = lists[3].iter().all(|run| world.aside || world.cancelled.contains(run));
+            prop_assert!(seen_to && lists[4].is_empty(), "all was seen to");
         }
     }
 }

@@ -1,0 +1,103 @@
+//! `exp cancel RUN|EXPERIMENT`: stop what runs, and begin nothing more of it. The request stands in the runs' journals;
+//! whoever trains them, or is about to, looks there.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{json, ls, needed_store};
+use crate::{
+    base::{Exit, Result, clock, folders::Root},
+    event::{Note, RunState},
+    store::{RunRow, Store},
+    ui::{self, format::plural},
+};
+
+/// How long to wait for workers to leave: they are killed where they have not written a checkpoint by then.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// How long a scheduler takes at most to look into the journals, and so may still begin a run.
+const LOOK: Duration = Duration::from_millis(600);
+
+/// Arguments of `exp cancel`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The run, by any unique prefix of its id, or the experiment
+    #[arg(value_name = "RUN|EXPERIMENT")]
+    what: String,
+
+    /// Print the runs as JSON (as `exp ls --json`)
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(root: &Root, args: &Args) -> Result<Exit> {
+    let mut store = needed_store(root)?;
+    let rows = find(&store, &args.what)?;
+    let mut asked = Vec::new();
+    for row in rows.iter().filter(|row| !matches!(row.state, RunState::Done | RunState::Skipped { .. })) {
+        let attempt = root.run(&row.id).attempts().last().copied().unwrap_or(0);
+        store.note(&row.id, &Note::Cancelled { at: clock::now(), attempt })?;
+        asked.push(row.id);
+    }
+    let begun = Instant::now();
+    let rows = loop {
+        store.sync()?;
+        let now = find(&store, &args.what)?;
+        let is_running = now.iter().any(|row| is_running(row) && asked.contains(&row.id));
+        let waited = begun.elapsed();
+        if asked.is_empty() || (waited > LOOK && !is_running) || waited > PATIENCE {
+            break now.into_iter().zip(rows).collect::<Vec<_>>();
+        }
+        thread::sleep(Duration::from_millis(50));
+    };
+    rows.iter().for_each(|(now, before)| say(now, before));
+    let (now, _): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+    if args.json {
+        ui::print_json(&json::runs(&now));
+    } else {
+        ui::print(&ls::table(&store, &now)?);
+    }
+    let left = now.iter().filter(|row| is_running(row)).count();
+    if left > 0 {
+        let waited = PATIENCE.as_secs();
+        ui::note(&format!(
+            "{} did not stop within {waited} s, and will when asked to by the scheduler",
+            plural(left, "run")
+        ));
+        return Ok(Exit::Unexpected);
+    }
+    Ok(Exit::Done)
+}
+
+fn is_running(row: &RunRow) -> bool {
+    matches!(row.state, RunState::Running { .. })
+}
+
+/// The run of that id, or else the runs of that experiment.
+fn find(store: &Store, what: &str) -> Result<Vec<RunRow>> {
+    match store.find(what) {
+        Ok(row) => Ok(vec![row]),
+        Err(_) if store.experiment(what).is_ok() => store.runs(Some(what)),
+        Err(error) => Err(error),
+    }
+}
+
+/// What came of a request, in a line.
+fn say(now: &RunRow, before: &RunRow) {
+    let id = now.id.short();
+    match (&before.state, &now.state) {
+        (RunState::Done | RunState::Skipped { .. }, state) => {
+            ui::note(&format!("run {id} is {}: there is nothing to cancel", state.word()));
+        }
+        (RunState::Failed { .. } | RunState::Interrupted { .. }, state) => {
+            ui::note(&format!("run {id} is {}, not running: it is not continued by whoever meant to", state.word()));
+        }
+        (_, RunState::Interrupted { step }) => {
+            ui::note(&format!("run {id} is stopped after step {step}; `exp resume {id}` continues"));
+        }
+        _ => {}
+    }
+}
