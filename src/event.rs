@@ -268,6 +268,14 @@ pub enum Note {
     },
 }
 
+/// What the reason of a failure begins with where memory did not suffice. Another try would need as much.
+pub const OUT_OF_MEMORY: &str = "out of memory";
+
+/// Whether a run failed because memory did not suffice.
+pub fn is_out_of_memory(why: &str) -> bool {
+    why.starts_with(OUT_OF_MEMORY)
+}
+
 /// Why a run is skipped that was cancelled before it began. Who runs its spec again wants it.
 pub const CANCELLED: &str = "cancelled";
 

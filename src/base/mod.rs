@@ -1,6 +1,7 @@
 //! What every layer may use: errors and exit codes, atomic files, random streams, the clock, the machine, run ids,
 //! numbers that survive JSON. Nothing here knows what an experiment is.
 
+pub mod cgroup;
 pub mod checkpoints;
 pub mod clock;
 pub mod error;

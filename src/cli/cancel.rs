@@ -36,8 +36,11 @@ pub struct Args {
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let mut store = needed_store(root)?;
     let rows = find(&store, &args.what)?;
+    let is_over = |row: &&RunRow| matches!(row.state, RunState::Done | RunState::Skipped { .. });
+    // Those that run come last: one that ends makes room for the next, which is to be cancelled by then.
+    let (running, waiting): (Vec<_>, Vec<_>) = rows.iter().filter(|row| !is_over(row)).partition(|row| is_running(row));
     let mut asked = Vec::new();
-    for row in rows.iter().filter(|row| !matches!(row.state, RunState::Done | RunState::Skipped { .. })) {
+    for row in waiting.into_iter().chain(running) {
         let attempt = root.run(&row.id).attempts().last().copied().unwrap_or(0);
         store.note(&row.id, &Note::Cancelled { at: clock::now(), attempt })?;
         asked.push(row.id);

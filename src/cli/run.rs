@@ -53,6 +53,10 @@ pub struct Args {
     #[arg(long)]
     fail_fast: bool,
 
+    /// Try as well what is skipped because something smaller ran out of memory
+    #[arg(long)]
+    force: bool,
+
     /// Do not draw the report at the end
     #[arg(long)]
     no_report: bool,
@@ -64,7 +68,8 @@ pub struct Args {
 
 impl Args {
     fn options(&self) -> sched::Options {
-        sched::Options { jobs: self.jobs.map(|n| n as usize), fail_fast: self.fail_fast }
+        let jobs = self.jobs.map(|n| n as usize);
+        sched::Options { jobs, fail_fast: self.fail_fast, force: self.force, gpus: None }
     }
 }
 
@@ -92,6 +97,9 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     } else {
         ui::print(&ls::table(&store, &rows)?);
     }
+    if !summary.skipped.is_empty() {
+        ui::note(&format!("{} skipped; `--force` tries them", format::plural(summary.skipped.len(), "run")));
+    }
     match summary.exit() {
         Exit::Interrupted => ui::note(&format!("interrupted; `exp run {}` continues", args.spec.spec.display())),
         exit if args.no_report || rows.iter().all(|r| r.best.is_none()) => return Ok(exit),
@@ -112,7 +120,12 @@ pub fn train(
     options: &sched::Options,
 ) -> Result<sched::Summary> {
     let digits = store.shortest(&runs.iter().map(|r| r.frozen.id).collect::<Vec<_>>())?;
-    let entries = runs.iter().filter(|r| !matches!(r.reason, Reason::Done)).map(|r| entry(r, axes, digits)).collect();
+    let is_over = |r: &PlannedRun| match r.reason {
+        Reason::Done => true,
+        Reason::Skipped { .. } => !options.force,
+        _ => false,
+    };
+    let entries = runs.iter().filter(|r| !is_over(r)).map(|r| entry(r, axes, digits)).collect();
     let mut screen = screen::Screen::new(title, entries);
     let summary = sched::dispatch(runs, root, store, options, &mut screen);
     screen.close();
@@ -151,6 +164,7 @@ fn opening(plan: &sched::Plan) -> String {
         (count(|r| matches!(r, Reason::Interrupted { .. })), "to continue"),
         (count(|r| matches!(r, Reason::FailedBefore { .. })), "failed before, tried again"),
         (count(|r| matches!(r, Reason::Elsewhere)), "trained by another process"),
+        (count(|r| matches!(r, Reason::Skipped { .. })), "skipped before"),
         (plan.duplicates, "duplicate"),
         (plan.excluded, "excluded"),
     ];

@@ -64,13 +64,18 @@ pub fn outcome(path: &Path) -> Option<Outcome> {
 
 /// The last line of a text file that is not blank; of a line beyond 64 KiB, its end.
 pub fn last_line(path: &Path) -> Option<String> {
+    last_line_that(path, |line| !line.is_empty())
+}
+
+/// The last line of a text file's last 64 KiB that is like that, trimmed.
+pub fn last_line_that(path: &Path, is_it: impl Fn(&str) -> bool) -> Option<String> {
     const TAIL: u64 = 1 << 16;
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL))).ok()?;
     let mut tail = Vec::new();
     file.read_to_end(&mut tail).ok()?;
-    String::from_utf8_lossy(&tail).lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
+    String::from_utf8_lossy(&tail).lines().map(str::trim).rfind(|line| is_it(line)).map(str::to_owned)
 }
 
 #[cfg(test)]

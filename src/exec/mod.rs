@@ -25,7 +25,7 @@ use crate::{
         Error, Exit, Result, RunId,
         folders::{Root, RunFolder},
     },
-    event::{Event, Outcome},
+    event::{Event, OUT_OF_MEMORY, Outcome},
     train::checkpoint,
 };
 
@@ -126,11 +126,16 @@ impl Failure {
     pub fn death(why: impl Into<String>) -> Self {
         Self { why: why.into(), retry: true }
     }
+
+    /// Of one for which memory did not suffice, which it would not the next time either.
+    pub fn out_of_memory(why: impl std::fmt::Display) -> Self {
+        Self { why: format!("{OUT_OF_MEMORY}: {why}"), retry: false }
+    }
 }
 
 impl From<&Error> for Failure {
     /// A file system that hiccups and a device that others crowd may do better the next time. The spec will not, and a
-    /// full disk waits for a person.
+    /// full disk waits for a person. What needs more memory than there is needs it again.
     fn from(error: &Error) -> Self {
         let is_full = disk_is_full(&error.why);
         let full = || is_full.then_some("free some space; `exp run` and `exp resume` go on from the last checkpoint");
@@ -138,6 +143,9 @@ impl From<&Error> for Failure {
             Some(hint) => format!("{error} ({hint})"),
             None => error.to_string(),
         };
+        if memory_is_full(&error.why) {
+            return Self::out_of_memory(why);
+        }
         Self { why, retry: matches!(error.exit, Exit::Store | Exit::Unexpected) && !is_full }
     }
 }
@@ -146,6 +154,12 @@ impl From<&Error> for Failure {
 /// by the time that it ends an attempt.
 fn disk_is_full(why: &str) -> bool {
     [Errno::NOSPC, Errno::DQUOT].into_iter().any(|full| why.contains(&std::io::Error::from(full).to_string()))
+}
+
+/// Whether the system's words, or a GPU driver's, for used-up memory stand in `why`.
+fn memory_is_full(why: &str) -> bool {
+    let system = std::io::Error::from(Errno::NOMEM).to_string();
+    why.contains(&system) || why.contains("OUT_OF_MEMORY") || why.to_lowercase().contains(OUT_OF_MEMORY)
 }
 
 /// The name of this machine.
@@ -167,5 +181,10 @@ mod tests {
         let full = std::io::Error::from(Errno::NOSPC).to_string();
         let full = failure(Exit::Store, &format!("saving: {full}"));
         assert!(!full.retry && full.why.contains("No space left") && full.why.contains("free some space"), "{full:?}");
+        let system = std::io::Error::from(Errno::NOMEM).to_string();
+        for words in [system.as_str(), "CUDA_ERROR_OUT_OF_MEMORY", "DriverError: Out of memory"] {
+            let why = format!("out of memory: writing events.jsonl: {words}");
+            assert_eq!(failure(Exit::Unexpected, words), Failure { why, retry: false });
+        }
     }
 }

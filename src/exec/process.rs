@@ -6,6 +6,7 @@
 //! screen through a pipe that never makes it wait; once it holds the run, its standard error is the attempt's log.
 
 use std::{
+    fmt,
     io::{BufRead, BufReader, ErrorKind, PipeReader, PipeWriter, Write},
     os::unix::process::{CommandExt, ExitStatusExt},
     path::PathBuf,
@@ -21,9 +22,15 @@ use rustix::{
     process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid},
 };
 
-use super::{Ended, Executor, Failure, Handle, Job, Message, Slot, ended, events::last_line, worker};
+use signal_hook::consts::{SIGABRT, SIGKILL};
+
+use super::{
+    Ended, Executor, Failure, Handle, Job, Message, Slot, ended,
+    events::{last_line, last_line_that},
+    worker,
+};
 use crate::{
-    base::{Context, Exit, Result, RunId},
+    base::{Context, Exit, Result, RunId, cgroup},
     event::{Event, Outcome},
 };
 
@@ -31,6 +38,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Process {
     exe: PathBuf,
+    kills: Arc<OomKills>,
 }
 
 impl Process {
@@ -41,7 +49,7 @@ impl Process {
             true => running,
             false => std::env::current_exe().doing(Exit::Unexpected, || "looking for the program of exp".into())?,
         };
-        Ok(Self { exe })
+        Ok(Self { exe, kills: Arc::new(OomKills::new(cgroup::oom_kills)) })
     }
 }
 
@@ -58,8 +66,9 @@ impl Executor for Process {
         let mut child = command.spawn().doing(Exit::Unexpected, doing)?;
         let stdin = child.stdin.take();
         let group = Group::of(&child);
-        let (job, sender, watched) = (job.clone(), sender.clone(), group.clone());
-        thread::spawn(move || watch(&job, child, &watched, (output, input), &sender));
+        let watch =
+            Watch { job: job.clone(), group: group.clone(), kills: Arc::clone(&self.kills), sender: sender.clone() };
+        thread::spawn(move || watch.until_it_is_gone(child, output, input));
         Ok(Box::new(Worker { group, stdin }))
     }
 }
@@ -75,35 +84,90 @@ fn pipe() -> std::io::Result<(PipeReader, PipeWriter)> {
 /// wait for whoever else holds the pipe, such as a child of the worker that has left its process group.
 const OVER: &str = "\u{4}";
 
-/// Passes on what a worker says until it is gone, sees to it that all of its process group goes with it, then tells how
-/// it ended.
-fn watch(
-    job: &Job,
-    mut child: Child,
-    group: &Group,
-    (output, mut input): (PipeReader, PipeWriter),
-    sender: &Sender<Message>,
-) {
-    let run = job.run;
-    let (status, failure) = thread::scope(|scope| {
-        let reader = scope.spawn(|| pass_on(run, output, sender));
-        let status = group.outlast(&mut child);
-        while matches!(writeln!(input, "\n{OVER}"), Err(e) if e.kind() == ErrorKind::WouldBlock) {
-            thread::sleep(Duration::from_millis(1)); // the pipe is full; its reader is at it
+/// What watches over one worker.
+struct Watch {
+    job: Job,
+    group: Group,
+    kills: Arc<OomKills>,
+    sender: Sender<Message>,
+}
+
+impl Watch {
+    /// Passes on what the worker says until it is gone, sees to it that all of its process group goes with it, then tells
+    /// how it ended.
+    fn until_it_is_gone(self, mut child: Child, output: PipeReader, mut input: PipeWriter) {
+        let run = self.job.run;
+        let (status, failure) = thread::scope(|scope| {
+            let reader = scope.spawn(|| pass_on(run, output, &self.sender));
+            let status = self.group.outlast(&mut child);
+            while matches!(writeln!(input, "\n{OVER}"), Err(e) if e.kind() == ErrorKind::WouldBlock) {
+                thread::sleep(Duration::from_millis(1)); // the pipe is full; its reader is at it
+            }
+            (status, reader.join().unwrap_or_default())
+        });
+        let ended = match status {
+            Ok(status) if status.code() == Some(Exit::LeaseLost as i32) => Ended::Elsewhere,
+            status => ended(&self.job.folder(), self.job.attempt, || match (failure, status) {
+                // A failure that it could not write down (on a full disk) is the cause of what follows from that.
+                (Some(failure), _) => failure,
+                (None, Ok(status)) => self.death(status),
+                (None, Err(error)) => Failure::death(format!("lost sight of its worker: {error}")),
+            }),
+        };
+        drop(self.sender.send(Message::Ended { run, ended }));
+    }
+
+    /// `killed by SIGKILL`, or `exited with 101: ` and the last line of its log. Where memory did not suffice, the kernel kills
+    /// with a signal that others send as well, and Rust aborts after a word in the log.
+    fn death(&self, status: ExitStatus) -> Failure {
+        let how = match status.signal().map(|signal| (signal, signal_hook::low_level::signal_name(signal))) {
+            Some((_, Some(name))) => format!("killed by {name}"),
+            Some((signal, None)) => format!("killed by signal {signal}"),
+            None => format!("exited with {}", status.code().unwrap_or(-1)),
+        };
+        let log = self.job.folder().log(self.job.attempt);
+        // A backtrace may follow that line.
+        let refused = |line: &str| status.signal() == Some(SIGABRT) && line.starts_with("memory allocation of");
+        if let Some(line) = last_line_that(&log, refused) {
+            return Failure::out_of_memory(line);
         }
-        (status, reader.join().unwrap_or_default())
-    });
-    let ended = match status {
-        Ok(status) if status.code() == Some(Exit::LeaseLost as i32) => Ended::Elsewhere,
-        // A failure that it could not write down (on a full disk) is the cause of what follows from that.
-        Ok(status) => {
-            ended(&job.folder(), job.attempt, || failure.unwrap_or_else(|| Failure::death(cause(job, status))))
+        if status.signal() == Some(SIGKILL) && !self.group.was_killed() && self.kills.take_one() {
+            return Failure::out_of_memory(how);
         }
-        Err(error) => {
-            ended(&job.folder(), job.attempt, || Failure::death(format!("lost sight of its worker: {error}")))
+        Failure::death(match last_line(&log) {
+            Some(line) => format!("{how}: {line}"),
+            None => how,
+        })
+    }
+}
+
+/// The kills for want of memory in our control group that no worker's death has been put down to.
+struct OomKills {
+    count: fn() -> Option<u64>,
+    seen: Mutex<Option<u64>>,
+}
+
+impl OomKills {
+    /// From now on.
+    fn new(count: fn() -> Option<u64>) -> Self {
+        Self { count, seen: Mutex::new(count()) }
+    }
+
+    /// Puts one death down to them, where there is one that no other death explains.
+    fn take_one(&self) -> bool {
+        let mut seen = self.seen.lock().unwrap_or_else(|e| e.into_inner());
+        let rose = seen.zip((self.count)()).is_some_and(|(seen, now)| now > seen);
+        if rose {
+            *seen = seen.map(|seen| seen + 1);
         }
-    };
-    drop(sender.send(Message::Ended { run, ended }));
+        rose
+    }
+}
+
+impl fmt::Debug for OomKills {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("OomKills").field("seen", &self.seen).finish_non_exhaustive()
+    }
 }
 
 /// Passes on the events among a worker's lines; returns the failure that it told of.
@@ -122,35 +186,31 @@ fn pass_on(run: RunId, output: PipeReader, sender: &Sender<Message>) -> Option<F
     failure
 }
 
-/// `killed by SIGKILL`, or `exited with 101: ` and the last line of its log.
-fn cause(job: &Job, status: ExitStatus) -> String {
-    let how = match status.signal().map(|signal| (signal, signal_hook::low_level::signal_name(signal))) {
-        Some((_, Some(name))) => format!("killed by {name}"),
-        Some((signal, None)) => format!("killed by signal {signal}"),
-        None => format!("exited with {}", status.code().unwrap_or(-1)),
-    };
-    match last_line(&job.folder().log(job.attempt)) {
-        Some(line) => format!("{how}: {line}"),
-        None => how,
-    }
-}
-
 /// The process group that a worker leads: itself, and all that it started and that did not leave it.
 #[derive(Clone)]
 struct Group {
     id: Option<Pid>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
     /// Once its leader has been waited for, the group's id may become another's.
-    is_gone: Arc<Mutex<bool>>,
+    is_gone: bool,
+    /// It was we who killed it.
+    was_killed: bool,
 }
 
 impl Group {
     fn of(leader: &Child) -> Self {
-        Self { id: i32::try_from(leader.id()).ok().and_then(Pid::from_raw), is_gone: Arc::default() }
+        Self { id: i32::try_from(leader.id()).ok().and_then(Pid::from_raw), state: Arc::default() }
     }
 
     /// Ends all of it at once, stopped processes as well.
     fn kill(&self) {
-        if !*self.gone() {
+        let mut state = self.state();
+        if !state.is_gone {
+            state.was_killed = true;
             self.signal();
         }
     }
@@ -160,10 +220,10 @@ impl Group {
     fn outlast(&self, leader: &mut Child) -> std::io::Result<ExitStatus> {
         let left = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while self.id.is_some_and(|id| matches!(waitid(WaitId::Pid(id), left), Err(Errno::INTR))) {}
-        let mut gone = self.gone();
+        let mut state = self.state();
         self.signal();
         let status = leader.wait();
-        *gone = true;
+        state.is_gone = true;
         status
     }
 
@@ -172,8 +232,12 @@ impl Group {
         let _ = self.id.map(|id| kill_process_group(id, Signal::KILL));
     }
 
-    fn gone(&self) -> MutexGuard<'_, bool> {
-        self.is_gone.lock().unwrap_or_else(|e| e.into_inner())
+    fn was_killed(&self) -> bool {
+        self.state().was_killed
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
 
@@ -197,7 +261,10 @@ impl Handle for Worker {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{Receiver, channel};
+    use std::sync::{
+        atomic::{AtomicU64, Ordering},
+        mpsc::{Receiver, channel},
+    };
 
     use super::*;
     use crate::base::folders::Root;
@@ -211,10 +278,16 @@ mod tests {
 
     impl Play {
         fn part(attempt: u32) -> Self {
+            Self::with(attempt, || None)
+        }
+
+        /// In a control group that counts its kills like this.
+        fn with(attempt: u32, kills: fn() -> Option<u64>) -> Self {
             let root = tempfile::tempdir().unwrap();
             let job = Job { run: RunId([7; 32]), root: Root::new(root.path()), attempt };
             std::fs::create_dir_all(job.folder().path()).unwrap();
-            let process = Process { exe: concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workers/actor.sh").into() };
+            let exe = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workers/actor.sh").into();
+            let process = Process { exe, kills: Arc::new(OomKills::new(kills)) };
             let (sender, messages) = channel();
             let handle = process.start(&job, &Slot::unlocked("cuda:1", 3), &sender).unwrap();
             Self { handle: Some(handle), messages, _root: root }
@@ -323,6 +396,33 @@ mod tests {
         assert_eq!(play.ends(), died("exited with 1"));
         let child = Pid::from_raw(child as i32).unwrap();
         kill_process_group(child, Signal::KILL).expect("it has a group of its own, which is not ours to end");
+    }
+
+    #[test]
+    fn a_death_for_want_of_memory_is_told_from_others_and_not_tried_again() {
+        let out_of_memory = |how: &str| Ended::Died { why: format!("out of memory: {how}"), step: 0, retry: false };
+        assert_eq!(Play::part(11).ends(), out_of_memory("memory allocation of 4096 bytes failed"));
+        assert_eq!(Play::part(12).ends(), died("killed by SIGABRT: free(): invalid pointer"));
+
+        static KILLS: AtomicU64 = AtomicU64::new(7);
+        let rising = || Some(KILLS.fetch_add(1, Ordering::SeqCst));
+        assert_eq!(Play::with(3, rising).ends(), out_of_memory("killed by SIGKILL"));
+        assert_eq!(Play::with(3, || Some(7)).ends(), died("killed by SIGKILL"), "somebody else's doing");
+        let mut play = Play::with(6, rising);
+        play.says();
+        play.handle.as_mut().unwrap().kill();
+        assert_eq!(play.ends(), died("killed by SIGKILL"), "our own doing");
+        assert_eq!(Play::with(2, rising).ends(), died("exited with 101: panicked at engine.rs:7: no"));
+    }
+
+    #[test]
+    fn each_kill_explains_one_death() {
+        static KILLS: AtomicU64 = AtomicU64::new(7);
+        let kills = OomKills::new(|| Some(KILLS.load(Ordering::SeqCst)));
+        assert!(!kills.take_one());
+        KILLS.store(9, Ordering::SeqCst);
+        assert_eq!([(); 4].map(|()| kills.take_one()), [true, true, false, false]);
+        assert!(!OomKills::new(|| None).take_one(), "nobody counts");
     }
 
     #[test]

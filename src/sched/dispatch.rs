@@ -16,6 +16,7 @@ use std::{
 use super::{
     PlannedRun, Reason, Summary,
     cancels::Cancels,
+    needs::Needs,
     queue::{Action, Input, Queue, Standing, Task},
     signals::Signals,
 };
@@ -47,6 +48,10 @@ pub struct Options {
     pub jobs: Option<usize>,
     /// The first run that fails for good stops the others: they write a checkpoint and leave.
     pub fail_fast: bool,
+    /// Runs are tried that were skipped, and those that need more than one that ran out of memory.
+    pub force: bool,
+    /// Devices beside the CPU; by default those of this machine.
+    pub gpus: Option<Vec<String>>,
 }
 
 /// Sees to it that all `runs` are done, each in a process of its own. Runs that are done are left alone, without a word
@@ -79,8 +84,8 @@ pub fn dispatch_on(
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<Summary> {
-    let gpus: Vec<String> = device::list().into_iter().map(|device| device.name).filter(|name| name != "cpu").collect();
-    let tasks = runs.iter().map(|run| (task(run), standing(run))).collect();
+    let gpus = options.gpus.clone().unwrap_or_else(gpus);
+    let tasks = runs.iter().map(|run| (task(run, options), standing(run, options))).collect();
     let (sender, messages) = channel();
     let queue = Queue::new(tasks, device::cores(), &gpus, options.jobs).fail_fast(options.fail_fast);
     if let Some(curbed) = queue.curbed(options.jobs) {
@@ -222,6 +227,11 @@ impl Dispatcher<'_> {
             Action::Stop { run } => self.active.get_mut(&run).into_iter().for_each(|active| active.handle.stop()),
             Action::Kill { run } => self.active.get_mut(&run).into_iter().for_each(|active| active.handle.kill()),
             Action::GiveUp { run, why } => self.give_up(&run, why),
+            Action::Skip { run, why } => {
+                let attempt = last_attempt(&self.root.run(&run));
+                let noted = self.store.note(&run, &Note::Skipped { at: clock::now(), attempt, why });
+                self.index(noted);
+            }
             Action::Await { run } => self.observer.see(&Progress::Elsewhere { run }),
             Action::Report { run, state } => self.observer.see(&Progress::Ended { run, state }),
             Action::Say(message) => self.observer.see(&Progress::Message(message)),
@@ -317,7 +327,12 @@ impl Dispatcher<'_> {
     }
 }
 
-fn task(run: &PlannedRun) -> Task {
+/// What this machine has beside its CPU.
+fn gpus() -> Vec<String> {
+    device::list().into_iter().map(|device| device.name).filter(|name| name != "cpu").collect()
+}
+
+fn task(run: &PlannedRun, options: &Options) -> Task {
     let settings = &run.frozen.config.run;
     let from = match run.reason {
         Reason::Interrupted { step } => Some(step),
@@ -331,13 +346,16 @@ fn task(run: &PlannedRun) -> Task {
         retries: settings.retries,
         timeout: settings.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
         from,
+        needs: (!options.force).then(|| Needs::of(&run.frozen.config)),
     }
 }
 
-fn standing(run: &PlannedRun) -> Standing {
-    match run.reason {
+fn standing(run: &PlannedRun, options: &Options) -> Standing {
+    match &run.reason {
         Reason::Done => Standing::Ended(RunState::Done),
         Reason::Elsewhere => Standing::Elsewhere,
+        Reason::Skipped { why } if !options.force => Standing::Ended(RunState::Skipped { why: why.clone() }),
+        Reason::Skipped { .. } => Standing::Waiting(Duration::ZERO),
         Reason::New | Reason::FailedBefore { .. } | Reason::Interrupted { .. } => Standing::Waiting(Duration::ZERO),
     }
 }

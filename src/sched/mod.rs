@@ -3,6 +3,7 @@
 
 mod cancels;
 mod dispatch;
+mod needs;
 mod plan;
 mod queue;
 mod signals;

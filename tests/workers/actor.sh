@@ -17,4 +17,6 @@ case $7 in
 10) setsid sh -c 'echo "{\"event\":\"warning\",\"at\":$$,\"message\":\"away\"}"; : > "$0"; exec sleep 600' "$5/away" &
     until [ -e "$5/away" ]; do sleep 0.01; done
     exit 1 ;;
+11) mkdir "$attempt"; printf 'memory allocation of 4096 bytes failed\nstack backtrace:\n' > "$attempt/log.txt"; kill -ABRT $$ ;;
+12) mkdir "$attempt"; echo 'free(): invalid pointer' > "$attempt/log.txt"; kill -ABRT $$ ;;
 esac

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use super::{Action, Halt, Queue, Standing, Stopping, place::AT_ONCE};
+use super::{Action, Entry, Halt, Queue, Standing, Stopping, place::AT_ONCE};
 use crate::{
     base::RunId,
-    event::{CANCELLED, Outcome, RunState},
+    event::{CANCELLED, Outcome, RunState, is_out_of_memory},
     exec::Ended,
 };
 
@@ -143,8 +143,6 @@ impl Queue {
         };
         let Some(at) = entry.share().map(|share| share.place) else { return };
         let was_asked = halted || entry.is_cancelled() || entry.is_overdue();
-        let others = self.entries.iter().filter(|other| other.task.run != run && other.is_running());
-        let has_others = others.filter_map(|other| other.share()).any(|share| share.place == at);
         let place = &mut self.places[at];
         let why = match ended {
             Ended::Elsewhere => return,
@@ -157,7 +155,7 @@ impl Queue {
             }
             Ended::Died { .. } | Ended::Finished(_) => return,
         };
-        if !place.failed_at_once(run, has_others) {
+        if !place.failed_at_once(run) {
             return;
         }
         let device = place.device.clone();
@@ -195,15 +193,33 @@ impl Queue {
     fn end(&mut self, run: RunId, state: RunState, actions: &mut Vec<Action>) {
         let Some(entry) = self.entry(run) else { return };
         entry.standing = Standing::Ended(state.clone());
-        let has_failed = matches!(state, RunState::Failed { .. });
-        actions.push(Action::Report { run, state });
-        if has_failed && self.fail_fast && self.halt == Halt::No {
+        actions.push(Action::Report { run, state: state.clone() });
+        let RunState::Failed { why } = state else { return };
+        if is_out_of_memory(&why) {
+            self.skip_larger(run, actions);
+        }
+        if self.fail_fast && self.halt == Halt::No {
             self.halt = Halt::Gently;
             let running: Vec<_> = self.halt_all().collect();
             let others =
                 if running.is_empty() { "no other is started" } else { "the others write a checkpoint and stop" };
             actions.push(Action::Say(format!("{} failed: {others} (--fail-fast)", run.short())));
             actions.extend(running);
+        }
+    }
+
+    /// Skips what needs more than a run that ran out of memory and has not shown yet that it fits.
+    fn skip_larger(&mut self, failed: RunId, actions: &mut Vec<Action>) {
+        let Some(least) = self.entry(failed).and_then(|entry| entry.task.needs.clone()) else { return };
+        let why = format!("needs more than {} which ran out of memory", failed.short());
+        let is_larger = |entry: &&Entry| {
+            let exceeds = entry.task.needs.as_ref().is_some_and(|needs| needs.exceed(&least));
+            entry.is_waiting() && entry.task.from.unwrap_or(0) == 0 && exceeds
+        };
+        let larger: Vec<RunId> = self.entries.iter().filter(is_larger).map(|entry| entry.task.run).collect();
+        for run in larger {
+            actions.push(Action::Skip { run, why: why.clone() });
+            self.end(run, RunState::Skipped { why: why.clone() }, actions);
         }
     }
 }

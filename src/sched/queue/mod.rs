@@ -18,7 +18,7 @@ mod place;
 use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
 
 use self::place::{Load, Place, Share};
-use super::Summary;
+use super::{Summary, needs::Needs};
 use crate::{
     base::RunId,
     event::{CANCELLED, RunState},
@@ -40,6 +40,8 @@ pub struct Task {
     pub timeout: Option<Duration>,
     /// The step of its last checkpoint, where it was begun before.
     pub from: Option<u64>,
+    /// What it needs of memory: where less did not suffice, it is skipped. `None` where it is tried in any case.
+    pub needs: Option<Needs>,
 }
 
 /// Where a run stands in the queue.
@@ -108,6 +110,8 @@ pub enum Action {
     Kill { run: RunId },
     /// Put on record why no attempt follows its last one.
     GiveUp { run: RunId, why: String },
+    /// Put on record why it is not to be started.
+    Skip { run: RunId, why: String },
     /// Tell that another process trains it.
     Await { run: RunId },
     /// Tell how it ended.

@@ -66,13 +66,13 @@ impl Place {
         self.failed.clear();
     }
 
-    /// A run failed on it at once. Sets it aside, and returns `true`, where that was one too many: several in a row, of
-    /// more than one run, since a single one may be broken itself, and while no other run is on it, since that one
-    /// may show yet that the device works.
-    pub fn failed_at_once(&mut self, run: RunId, has_others: bool) -> bool {
+    /// A run failed on it at once. Sets it aside, and returns `true`, where that was one too many: several in a row, and
+    /// of more than one run, since a single one may be broken itself. Never the CPU: we would not be here to tell if
+    /// that were broken.
+    pub fn failed_at_once(&mut self, run: RunId) -> bool {
         self.failed.push(run);
         let several = self.failed.iter().any(|other| *other != run);
-        let condemned = !self.aside && self.failed.len() >= IN_A_ROW && several && !has_others;
+        let condemned = !self.aside && self.failed.len() >= IN_A_ROW && several && self.device != "cpu";
         self.aside |= condemned;
         condemned
     }

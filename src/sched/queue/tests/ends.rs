@@ -1,7 +1,7 @@
 //! Stories of how runs end that were cancelled, that fail fast, or whose device is broken.
 
 use super::*;
-use crate::base::Exit;
+use crate::{base::Exit, spec::RunConfig};
 
 fn cancelled() -> RunState {
     RunState::Skipped { why: CANCELLED.into() }
@@ -205,14 +205,13 @@ fn what_a_device_is_not_to_blame_for_does_not_count() {
 }
 
 #[test]
-fn a_device_that_another_run_is_on_is_not_condemned() {
-    let mut q = queue(4, 2, None);
-    tell(&mut q, 0.0, Input::Tick);
-    assert_eq!(dies(&mut q, 1.0, 0).0, ["2 on cpu"]);
-    assert_eq!(dies(&mut q, 2.0, 2).0, ["0 on cpu"]);
-    assert_eq!(dies(&mut q, 3.0, 0).0, ["2 on cpu"], "the other may do well");
-    assert_eq!(dies(&mut q, 4.0, 1).0, ["3 on cpu"], "which it did not, but another is on it by now");
-    assert_eq!(place(&mut q, 4.5, Input::Ended { run: id(2), ended: done() }).0, ["1 on cpu"]);
+fn the_cpu_is_never_set_aside() {
+    let mut q = on_gpus(&["cpu"; 5], 0);
+    place(&mut q, 0.0, Input::Tick);
+    for n in 0..5 {
+        assert_eq!(dies(&mut q, 1.0, n).1, [""; 0]);
+    }
+    assert_eq!((q.is_over(), q.summary().failed.len()), (true, 5));
 }
 
 #[test]
@@ -244,4 +243,53 @@ fn a_run_that_dies_again_and_again_waits_a_minute_at_most() {
         now += wait;
         assert_eq!(place(&mut q, now, Input::Tick).0, ["0 on cpu"], "after death {death}");
     }
+}
+
+#[test]
+fn what_needs_more_than_a_run_that_ran_out_of_memory_is_skipped() {
+    let needs = |layers: usize, lr: f64| {
+        let mut config = RunConfig::default();
+        (config.model.layers, config.train.lr) = (layers, lr);
+        Some(Needs::of(&config))
+    };
+    let sweep = || {
+        let points = [(2, 1e-3), (4, 1e-3), (8, 1e-3), (8, 1e-4), (3, 1e-3), (8, 1e-3)];
+        let mut tasks: Vec<_> = (0..6).map(|n| task(n, "cpu", 1.0)).collect();
+        tasks.iter_mut().zip(points).for_each(|(task, (layers, lr))| task.0.needs = needs(layers, lr));
+        tasks[5].0.from = Some(7);
+        tasks
+    };
+    let why = "out of memory: killed by SIGKILL".to_owned();
+    let full = || Ended::Died { why: why.clone(), step: 0, retry: false };
+    let mut q = Queue::new(sweep(), 1, &[], None);
+    tell(&mut q, 0.0, Input::Tick);
+    ends(&mut q, 1.0, 0, done());
+    let (started, said) = ends(&mut q, 2.0, 1, full());
+    let reason = format!("needs more than {} which ran out of memory", id(1).short());
+    let skipped = RunState::Skipped { why: reason.clone() };
+    assert_eq!(said[2..], [Action::Skip { run: id(2), why: reason }, report(2, skipped)]);
+    assert_eq!(started, [(3, 1)], "which learns at another rate");
+    assert_eq!(ends(&mut q, 3.0, 3, done()).0, [(4, 1)], "which is smaller");
+    assert_eq!(ends(&mut q, 4.0, 4, done()).0, [(5, 1)], "which has shown that it fits");
+    ends(&mut q, 5.0, 5, done());
+    let summary = q.summary();
+    assert_eq!((summary.exit(), summary.failed, summary.skipped), (Exit::RunFailed, vec![id(1)], vec![id(2)]));
+
+    let mut tasks = sweep();
+    tasks[2].0.needs = None;
+    let mut q = Queue::new(tasks, 1, &[], None);
+    tell(&mut q, 0.0, Input::Tick);
+    ends(&mut q, 1.0, 0, done());
+    assert_eq!(ends(&mut q, 2.0, 1, full()).0, [(2, 1)], "that is tried in any case");
+}
+
+#[test]
+fn what_was_skipped_before_stays_so_and_counts_as_left_out() {
+    let mut tasks: Vec<_> = (0..2).map(|n| task(n, "cpu", 1.0)).collect();
+    tasks[0].1 = Standing::Ended(RunState::Skipped { why: "too large".into() });
+    let mut q = Queue::new(tasks, 2, &[], None);
+    assert_eq!(tell(&mut q, 0.0, Input::Tick).0, [(1, 2)]);
+    ends(&mut q, 1.0, 1, done());
+    let summary = q.summary();
+    assert_eq!((summary.exit(), summary.skipped, summary.done), (Exit::RunFailed, vec![id(0)], vec![id(1)]));
 }
