@@ -46,18 +46,19 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         asked.push(row.id);
     }
     let begun = Instant::now();
-    let rows = loop {
+    let now = loop {
         store.sync()?;
         let now = find(&store, &args.what)?;
         let is_running = now.iter().any(|row| is_running(row) && asked.contains(&row.id));
         let waited = begun.elapsed();
         if asked.is_empty() || (waited > LOOK && !is_running) || waited > PATIENCE {
-            break now.into_iter().zip(rows).collect::<Vec<_>>();
+            break now;
         }
         thread::sleep(Duration::from_millis(50));
     };
-    rows.iter().for_each(|(now, before)| say(now, before));
-    let (now, _): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+    for row in &now {
+        rows.iter().filter(|before| before.id == row.id).for_each(|before| say(row, before));
+    }
     if args.json {
         ui::print_json(&json::runs(&now));
     } else {
@@ -65,11 +66,9 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     }
     let left = now.iter().filter(|row| is_running(row)).count();
     if left > 0 {
-        let waited = PATIENCE.as_secs();
-        ui::note(&format!(
-            "{} did not stop within {waited} s, and will when asked to by the scheduler",
-            plural(left, "run")
-        ));
+        let seconds = PATIENCE.as_secs();
+        let why = "no scheduler looks after it here, or none that can end it";
+        ui::note(&format!("{} still running after {seconds} s: {why}", plural(left, "run")));
         return Ok(Exit::Unexpected);
     }
     Ok(Exit::Done)
@@ -96,7 +95,8 @@ fn say(now: &RunRow, before: &RunRow) {
             ui::note(&format!("run {id} is {}: there is nothing to cancel", state.word()));
         }
         (RunState::Failed { .. } | RunState::Interrupted { .. }, state) => {
-            ui::note(&format!("run {id} is {}, not running: it is not continued by whoever meant to", state.word()));
+            let other = "an `exp run` that was about to continue it will not";
+            ui::note(&format!("run {id} is {}, neither running nor queued; {other}", state.word()));
         }
         (_, RunState::Interrupted { step }) => {
             ui::note(&format!("run {id} is stopped after step {step}; `exp resume {id}` continues"));

@@ -11,6 +11,8 @@ use exp::event::OUT_OF_MEMORY;
 
 use crate::common::*;
 
+const RUN: [&str; 5] = ["run", "tiny.yaml", "--no-report", "--jobs", "1"];
+
 /// Three widths: the first fits, the others need 0.8 and 1.8 GB for weights, gradients and moments.
 fn spec() -> String {
     let sizes = "grid: {d_model: [16, 2048, 3072]}";
@@ -22,7 +24,7 @@ fn limited(lab: &Lab, before: &str, args: &[&str]) -> Ended {
     fs::write(lab.folder.path().join("tiny.yaml"), spec()).unwrap();
     let mut command = Command::new("sh");
     command.arg("-c").arg(format!("{before} && exec \"$0\" \"$@\"")).arg(env!("CARGO_BIN_EXE_exp"));
-    command.args(["run", "tiny.yaml", "--no-report", "--jobs", "1"]).args(args);
+    command.args(args);
     // Arenas take address space for each thread.
     command.current_dir(lab.folder.path()).env_remove("EXP_ROOT").env("MALLOC_ARENA_MAX", "1").stdin(Stdio::null());
     Ended::of(command.output().unwrap())
@@ -51,7 +53,7 @@ fn assert_skips(lab: &Lab, ended: &Ended, how: &str) {
 fn what_needs_more_than_what_ran_out_of_memory_is_left_out_until_forced() {
     let lab = Lab::new();
     let limit = "ulimit -v 700000"; // kB
-    let ended = limited(&lab, limit, &[]);
+    let ended = limited(&lab, limit, &RUN);
     assert_skips(&lab, &ended, "memory allocation of");
     let before = states(&lab);
     assert_eq!(lab.also(&["store", "rebuild"]).code, Some(0));
@@ -59,11 +61,19 @@ fn what_needs_more_than_what_ran_out_of_memory_is_left_out_until_forced() {
     let plan = lab.also(&["plan", "tiny.yaml", "--json"]);
     assert!(plan.out.contains("\"reason\": \"skipped: needs more than"), "{plan:?}");
 
-    assert_eq!(limited(&lab, limit, &[]).code, Some(4));
-    assert_eq!(lab.rows()[2].attempts, 0, "it stays left out");
-    assert_eq!(limited(&lab, limit, &["--force"]).code, Some(4));
-    assert!(states(&lab)[2].starts_with("failed: out of memory: memory allocation of"), "{:?}", states(&lab));
-    assert_eq!(lab.rows()[2].attempts, 1);
+    assert_eq!(limited(&lab, limit, &RUN).code, Some(4));
+    let largest = lab.rows().remove(2);
+    assert_eq!(largest.attempts, 0, "it stays left out");
+    let assert_tried = |attempts: u32| {
+        assert!(states(&lab)[2].starts_with("failed: out of memory: memory allocation of"), "{:?}", states(&lab));
+        assert_eq!(lab.rows()[2].attempts, attempts);
+    };
+    assert_eq!(limited(&lab, limit, &["resume", &largest.id.to_string()]).code, Some(4));
+    assert_tried(1);
+    assert_eq!(limited(&lab, limit, &RUN).code, Some(4));
+    assert!(states(&lab)[2].starts_with("skipped"), "the smaller one failed again: {:?}", states(&lab));
+    assert_eq!(limited(&lab, limit, &[&RUN[..], &["--force"]].concat()).code, Some(4));
+    assert_tried(2);
 }
 
 /// A control group of our own with that much memory; `None` where none can be made. Of version 1: a limit of version 2 is
@@ -84,7 +94,7 @@ fn group(bytes: u64) -> Option<PathBuf> {
 fn a_kill_by_the_kernel_for_want_of_memory_is_told_from_others() {
     let Some(group) = group(600 << 20) else { return println!("skipped: no control group can be made here") };
     let lab = Lab::new();
-    let ended = limited(&lab, &format!("echo $$ > {}/cgroup.procs", group.display()), &[]);
+    let ended = limited(&lab, &format!("echo $$ > {}/cgroup.procs", group.display()), &RUN);
     until("the group is empty", || fs::remove_dir(&group).ok());
     assert_skips(&lab, &ended, "killed by SIGKILL");
 }
