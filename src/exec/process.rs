@@ -63,6 +63,9 @@ impl Executor for Process {
         command.stdout(input.try_clone().doing(Exit::Unexpected, doing)?);
         // candle sizes its thread pools by this when it is first used.
         command.env("RAYON_NUM_THREADS", args.threads.to_string());
+        if Arc::strong_count(&self.kills) == 1 {
+            self.kills.forget(); // no worker of ours lives: whatever was killed until now was somebody else's
+        }
         let mut child = command.spawn().doing(Exit::Unexpected, doing)?;
         let stdin = child.stdin.take();
         let group = Group::of(&child);
@@ -114,7 +117,9 @@ impl Watch {
                 (None, Err(error)) => Failure::death(format!("lost sight of its worker: {error}")),
             }),
         };
-        drop(self.sender.send(Message::Ended { run, ended }));
+        let Self { sender, kills, .. } = self;
+        drop(kills); // before anybody acts on the end, and starts the next
+        drop(sender.send(Message::Ended { run, ended }));
     }
 
     /// `killed by SIGKILL`, or `exited with 101: ` and the last line of its log. Where memory did not suffice, the kernel kills
@@ -151,6 +156,11 @@ impl OomKills {
     /// From now on.
     fn new(count: fn() -> Option<u64>) -> Self {
         Self { count, seen: Mutex::new(count()) }
+    }
+
+    /// Leaves those that were counted so far to others.
+    fn forget(&self) {
+        *self.seen.lock().unwrap_or_else(|e| e.into_inner()) = (self.count)();
     }
 
     /// Puts one death down to them, where there is one that no other death explains.
@@ -423,6 +433,30 @@ mod tests {
         KILLS.store(9, Ordering::SeqCst);
         assert_eq!([(); 4].map(|()| kills.take_one()), [true, true, false, false]);
         assert!(!OomKills::new(|| None).take_one(), "nobody counts");
+    }
+
+    #[test]
+    fn kills_from_before_a_worker_was_started_are_not_put_down_to_it() {
+        static KILLS: AtomicU64 = AtomicU64::new(7);
+        let root = tempfile::tempdir().unwrap();
+        let exe = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workers/actor.sh").into();
+        let process = Process { exe, kills: Arc::new(OomKills::new(|| Some(KILLS.load(Ordering::SeqCst)))) };
+        let end_of = |attempt| {
+            let (sender, messages) = channel();
+            let job = Job { run: RunId([7; 32]), root: Root::new(root.path()), attempt };
+            std::fs::create_dir_all(job.folder().path()).unwrap();
+            let handle = process.start(&job, &Slot::unlocked("cpu", 1), &sender).unwrap();
+            drop(sender);
+            let last = messages.iter().last();
+            drop(handle);
+            last
+        };
+        for _ in 0..2 {
+            assert!(matches!(end_of(1), Some(Message::Ended { ended: Ended::Elsewhere, .. })));
+            KILLS.fetch_add(1, Ordering::SeqCst);
+            let Some(Message::Ended { ended, .. }) = end_of(3) else { panic!("it says how it ended") };
+            assert_eq!(ended, died("killed by SIGKILL"));
+        }
     }
 
     #[test]
