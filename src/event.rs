@@ -256,7 +256,35 @@ pub enum Note {
         /// How it died.
         why: String,
     },
+    /// Nobody shall start the run, unless asked for it by force. A later attempt lifts this.
+    Skipped {
+        /// When, in ms since the Unix epoch.
+        at: Millis,
+        /// The run's last attempt then; 0 where there was none.
+        attempt: u32,
+        /// Why.
+        why: String,
+    },
+    /// A person asks whoever trains the run, or is about to, to stop. One that has not begun counts as skipped because of
+    /// [`CANCELLED`] until somebody begins it.
+    Cancelled {
+        /// When, in ms since the Unix epoch.
+        at: Millis,
+        /// The run's last attempt then; 0 where there was none.
+        attempt: u32,
+    },
 }
+
+/// What the reason of a failure begins with where memory did not suffice. Another try would need as much.
+pub const OUT_OF_MEMORY: &str = "out of memory";
+
+/// Whether a run failed because memory did not suffice.
+pub fn is_out_of_memory(why: &str) -> bool {
+    why.starts_with(OUT_OF_MEMORY)
+}
+
+/// Why a run is skipped that was cancelled before it began. Who runs its spec again wants it.
+pub const CANCELLED: &str = "cancelled";
 
 /// One line of an experiment's `journal.jsonl`: what its spec expanded to when it was run. The last line counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

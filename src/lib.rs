@@ -33,14 +33,14 @@
 //! ```text
 //! YAML ─spec─► [RunConfig] ─sched::plan─► Plan ─sched::dispatch─► job + slot ─exec─► worker process
 //! worker: RunConfig ► data ► engine ► train ─► Event, one JSON line each, in runs/<id>/attempt-K/events.jsonl
-//! dispatch: (Event, Exit, Signal, Tick) ─► queue.step(), pure ─► actions ─► store, screen, start and stop
+//! dispatch: (Event, Exit, Signal, Cancel, Tick) ─► queue.step(), pure ─► actions ─► store, screen, start and stop
 //! runs/exp.db ─store─► rows ─► Frame ─plots─► Figure ─draw─► PNG, written whole under reports/<experiment>/
 //! ```
 //!
 //! # Who owns which file on disk
 //!
 //! [`base::folders`] names them all. A worker alone writes `attempt-K/` and `checkpoints/` of its run; the scheduler
-//! writes `config.json` and the journals; [`store`] writes `exp.db`; [`data`] writes the token cache; `cli::report`
+//! writes `config.json` and the journals, to which `exp cancel` appends its requests; [`store`] writes `exp.db`; [`data`] writes the token cache; `cli::report`
 //! writes what [`report`] draws.
 //!
 //! # Where to start

@@ -17,13 +17,13 @@ pub enum Exit {
     Usage = 2,
     /// The spec, or the data it names, is invalid; nothing was started.
     Spec = 3,
-    /// At least one run failed; the others went on.
+    /// At least one run failed or was left out; the others went on, or stopped because of it.
     RunFailed = 4,
     /// The index or the folders of runs cannot be read or written.
     Store = 5,
     /// A worker found that its run now belongs to another worker.
     LeaseLost = 75,
-    /// Stopped by a signal; what was running is checkpointed.
+    /// Stopped by a signal or a cancel; what was running is checkpointed.
     Interrupted = 130,
 }
 

@@ -112,7 +112,7 @@ impl Sink for EventLog<'_> {
 pub fn outcome(path: &Path) -> Option<Outcome> {
     let tail = tail(path)?;
     let whole = &tail[..tail.rfind('\n')?];
-    match serde_json::from_str(last(whole)?) {
+    match serde_json::from_str(last(whole, |line| !line.is_empty())?) {
         Ok(Event::Finished { outcome, .. }) => Some(outcome),
         _ => None,
     }
@@ -137,11 +137,16 @@ pub fn last_words(path: &Path, said: Outcome) -> std::io::Result<()> {
 
 /// The last line of a text file that is not blank; of a line beyond 64 KiB, its end.
 pub fn last_line(path: &Path) -> Option<String> {
-    Some(last(&tail(path)?)?.to_owned())
+    last_line_that(path, |line| !line.is_empty())
 }
 
-fn last(text: &str) -> Option<&str> {
-    text.lines().map(str::trim).rfind(|line| !line.is_empty())
+/// The last line of a text file's last 64 KiB that is like that, trimmed.
+pub fn last_line_that(path: &Path, is_it: impl Fn(&str) -> bool) -> Option<String> {
+    Some(last(&tail(path)?, is_it)?.to_owned())
+}
+
+fn last(text: &str, is_it: impl Fn(&str) -> bool) -> Option<&str> {
+    text.lines().map(str::trim).rfind(|line| is_it(line))
 }
 
 /// The last 64 KiB of a text file.

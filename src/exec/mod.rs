@@ -14,6 +14,8 @@ pub mod worker;
 
 use std::{io::ErrorKind, sync::mpsc::Sender};
 
+use rustix::io::Errno;
+
 pub use inline::Inline;
 pub use process::Process;
 pub use slots::{Slot, Slots};
@@ -23,7 +25,7 @@ use crate::{
         Error, Exit, Result, RunId,
         folders::{Root, RunFolder},
     },
-    event::{Event, Outcome},
+    event::{Event, OUT_OF_MEMORY, Outcome},
     train::checkpoint,
 };
 
@@ -125,11 +127,16 @@ impl Failure {
     pub fn death(why: impl Into<String>) -> Self {
         Self { why: why.into(), retry: true }
     }
+
+    /// Of one for which memory did not suffice, which it would not the next time either.
+    pub fn out_of_memory(why: impl std::fmt::Display) -> Self {
+        Self { why: format!("{OUT_OF_MEMORY}: {why}"), retry: false }
+    }
 }
 
 impl From<&Error> for Failure {
     /// A file system that hiccups and a device that others crowd may do better the next time. The spec will not, and what
-    /// the system refuses for good waits for a person.
+    /// the system refuses for good waits for a person. What needs more memory than there is needs it again.
     fn from(error: &Error) -> Self {
         let person = error.io.and_then(for_a_person);
         let hint = match (person, error.hint.as_deref()) {
@@ -140,6 +147,9 @@ impl From<&Error> for Failure {
             Some(hint) => format!("{error} ({hint})"),
             None => error.to_string(),
         };
+        if memory_is_full(&error.why) {
+            return Self::out_of_memory(why);
+        }
         Self { why, retry: matches!(error.exit, Exit::Store | Exit::Unexpected) && person.is_none() }
     }
 }
@@ -152,6 +162,12 @@ fn for_a_person(kind: ErrorKind) -> Option<&'static str> {
         ErrorKind::ReadOnlyFilesystem => "make the file system writable",
         _ => return None,
     })
+}
+
+/// Whether the system's words, or a GPU driver's, for used-up memory stand in `why`.
+fn memory_is_full(why: &str) -> bool {
+    let system = std::io::Error::from(Errno::NOMEM).to_string();
+    why.contains(&system) || why.contains("OUT_OF_MEMORY") || why.to_lowercase().contains(OUT_OF_MEMORY)
 }
 
 /// The name of this machine.
@@ -193,5 +209,10 @@ mod tests {
         }
         let named = failure(Exit::Store, "opening /data/No space left on device.txt: no luck");
         assert!(named.retry, "words are no errors: {named:?}");
+        let system = std::io::Error::from(Errno::NOMEM).to_string();
+        for words in [system.as_str(), "CUDA_ERROR_OUT_OF_MEMORY", "DriverError: Out of memory"] {
+            let why = format!("out of memory: writing events.jsonl: {words}");
+            assert_eq!(failure(Exit::Unexpected, words), Failure { why, retry: false });
+        }
     }
 }

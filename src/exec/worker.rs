@@ -1,8 +1,8 @@
 //! The worker: the process that trains one attempt at a run, started as the hidden command `exp worker`.
 //!
 //! It holds the run's lock while it lives, is the only one that writes into the attempt's folder, and leaves when it is
-//! asked to: by SIGTERM or SIGINT, by the line `stop` on its standard input, or by the end of that input, which means
-//! that the scheduler is gone. Asked by a second signal it leaves at once.
+//! asked to: by SIGTERM or SIGINT, by the line `stop` on its standard input, by a cancel request in the run's journal, or
+//! by the end of its input, which means that the scheduler is gone. Asked by a second signal it leaves at once.
 
 use std::{
     any::Any,
@@ -30,11 +30,15 @@ use crate::{
         Context, Error, Exit, Result, clock,
         files::{self, Lock},
         folders::{Root, RunFolder},
+        tail::Tail,
     },
-    event::{Event, Outcome, Sink, Started},
+    event::{Event, Note, Outcome, Sink, Started},
     spec::identity::FrozenRun,
     train::{self, Stop},
 };
+
+/// How often a worker looks into the journal of its run.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// What `exp worker` is told.
 #[derive(Clone, Debug)]
@@ -107,6 +111,7 @@ fn alone(args: &Args, screen: &mut Screen) -> Result<Exit> {
     let log = File::options().create(true).append(true).open(claim.folder.log(args.attempt));
     let turned = log.and_then(|log| Ok(rustix::stdio::dup2_stderr(log)?));
     turned.doing(Exit::Store, || claim.doing("opening the log of"))?;
+    heed_cancels(&claim.folder, &stop)?;
     claim.train(args, &stop, &mut |event| screen.show(event))
 }
 
@@ -265,6 +270,22 @@ fn listen(stop: &Stop) -> Result<()> {
         asked.request();
     });
     Ok(())
+}
+
+/// Turns a cancel request in the run's journal, made from now on, into a stop request. The scheduler asks as well; but a
+/// worker may outlive it, or have none.
+fn heed_cancels(folder: &RunFolder, stop: &Stop) -> Result<()> {
+    let mut journal = Tail::from_end(folder.journal());
+    let asked = stop.clone();
+    let look = move || {
+        let is_cancel = |line: &String| matches!(serde_json::from_str(line), Ok(Note::Cancelled { .. }));
+        while !journal.lines().iter().any(is_cancel) {
+            thread::sleep(LOOK);
+        }
+        asked.request();
+    };
+    let begun = thread::Builder::new().name("journal".into()).spawn(look);
+    begun.map(drop).doing(Exit::Unexpected, || format!("watching {}", folder.journal().display()))
 }
 
 /// rayon's own pool, and with it every parallel loop of this process.

@@ -15,6 +15,8 @@ use std::{
 
 use super::{
     PlannedRun, Reason, Summary,
+    cancels::Cancels,
+    needs::Needs,
     queue::{Action, Input, Queue, Standing, Task},
     signals::Signals,
 };
@@ -33,7 +35,7 @@ use crate::{
 /// How often time passes for the queue and the screen, and signals are looked for.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How often runs of other processes are looked at.
+/// How often runs of other processes, and the journals of all runs, are looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// How often the index takes in what running runs wrote.
@@ -44,13 +46,20 @@ const INGEST: Duration = Duration::from_millis(500);
 pub struct Options {
     /// Runs at a time on the CPU; by default one per core.
     pub jobs: Option<usize>,
+    /// The first run that fails for good stops the others: they write a checkpoint and leave.
+    pub fail_fast: bool,
+    /// Runs are tried that were skipped, and those that need more than one that ran out of memory.
+    pub force: bool,
+    /// Devices beside the CPU; by default those of this machine.
+    pub gpus: Option<Vec<String>>,
 }
 
 /// Sees to it that all `runs` are done, each in a process of its own. Runs that are done are left alone, without a word
 /// to the observer; those that another process trains are waited for, and taken over where they are left unfinished.
 /// The runs must be registered in `store`.
 ///
-/// SIGINT or SIGTERM stops the sweep: workers write a checkpoint and leave. A second one ends them at once.
+/// SIGINT or SIGTERM stops the sweep: workers write a checkpoint and leave. A second one ends them at once. A request to
+/// cancel that is appended to a run's journal meanwhile stops that run.
 ///
 /// # Errors
 ///
@@ -75,16 +84,17 @@ pub fn dispatch_on(
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<Summary> {
-    let gpus: Vec<String> = device::list().into_iter().map(|device| device.name).filter(|name| name != "cpu").collect();
-    let tasks = runs.iter().map(|run| (task(run), standing(run))).collect();
+    let gpus = options.gpus.clone().unwrap_or_else(gpus);
+    let tasks = runs.iter().map(|run| (task(run, options), standing(run, options))).collect();
     let (sender, messages) = channel();
-    let queue = Queue::new(tasks, device::cores(), &gpus, options.jobs);
+    let queue = Queue::new(tasks, device::cores(), &gpus, options.jobs).fail_fast(options.fail_fast);
     if let Some(curbed) = queue.curbed(options.jobs) {
         observer.see(&Progress::Message(curbed));
     }
     let dispatcher = Dispatcher {
         queue,
         slots: Slots::new(root),
+        cancels: Cancels::watch(root, runs.iter().map(|run| run.frozen.id)),
         active: BTreeMap::new(),
         planned: runs.iter().map(|run| (run.frozen.id, &run.frozen)).collect(),
         known: runs.iter().map(|run| Ok((run.frozen.id, known_attempt(run, root)?))).collect::<Result<_>>()?,
@@ -109,6 +119,7 @@ struct Active {
 struct Dispatcher<'a> {
     queue: Queue,
     slots: Slots,
+    cancels: Cancels,
     active: BTreeMap<RunId, Active>,
     /// The planned config of each run that has not been compared with the one in its folder.
     planned: BTreeMap<RunId, &'a FrozenRun>,
@@ -134,7 +145,7 @@ impl Dispatcher<'_> {
                 self.tick()?;
             }
             if looks.is_due() {
-                self.look_elsewhere()?;
+                self.look()?;
             }
             if ingests.is_due() {
                 let running: Vec<RunId> = self.active.keys().copied().collect();
@@ -176,14 +187,23 @@ impl Dispatcher<'_> {
         Ok(())
     }
 
-    /// Looks whether runs of other processes have been let go.
-    fn look_elsewhere(&mut self) -> Result<()> {
-        let elsewhere = self.queue.standings().filter(|(_, standing)| **standing == Standing::Elsewhere);
-        for run in elsewhere.map(|(run, _)| run).collect::<Vec<_>>() {
-            if !Lock::is_held(&self.root.run(&run).lock())? {
-                let state = self.catch_up(&run)?;
-                self.feed(Input::Settled { run, state })?;
+    /// Looks whether runs of other processes have been let go, and whether somebody cancelled any.
+    fn look(&mut self) -> Result<()> {
+        let (mut open, mut free) = (Vec::new(), Vec::new());
+        for (run, standing) in self.queue.standings().filter(|(_, s)| !matches!(s, Standing::Ended(_))) {
+            open.push(run);
+            if *standing == Standing::Elsewhere && !Lock::is_held(&self.root.run(&run).lock())? {
+                free.push(run);
             }
+        }
+        // After the locks: a run that was let go because of a request is not taken over in ignorance of it.
+        open.retain(|run| self.cancels.arrived(run));
+        for run in open {
+            self.feed(Input::Cancelled { run })?;
+        }
+        for run in free {
+            let state = self.catch_up(&run)?;
+            self.feed(Input::Settled { run, state })?;
         }
         Ok(())
     }
@@ -208,6 +228,11 @@ impl Dispatcher<'_> {
             Action::Stop { run } => self.active.get_mut(&run).into_iter().for_each(|active| active.handle.stop()),
             Action::Kill { run } => self.active.get_mut(&run).into_iter().for_each(|active| active.handle.kill()),
             Action::GiveUp { run, why } => self.give_up(&run, why),
+            Action::Skip { run, why } => {
+                let noted = last_attempt(&self.root.run(&run))
+                    .and_then(|attempt| self.store.note(&run, &Note::Skipped { at: clock::now(), attempt, why }));
+                self.index(noted);
+            }
             Action::Await { run } => self.observer.see(&Progress::Elsewhere { run }),
             Action::Report { run, state } => self.observer.see(&Progress::Ended { run, state }),
             Action::Say(message) => self.observer.see(&Progress::Message(message)),
@@ -304,7 +329,12 @@ impl Dispatcher<'_> {
     }
 }
 
-fn task(run: &PlannedRun) -> Task {
+/// What this machine has beside its CPU.
+fn gpus() -> Vec<String> {
+    device::list().into_iter().map(|device| device.name).filter(|name| name != "cpu").collect()
+}
+
+fn task(run: &PlannedRun, options: &Options) -> Task {
     let settings = &run.frozen.config.run;
     let from = match run.reason {
         Reason::Interrupted { step } => Some(step),
@@ -318,13 +348,16 @@ fn task(run: &PlannedRun) -> Task {
         retries: settings.retries,
         timeout: settings.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
         from,
+        needs: (!options.force).then(|| Needs::of(&run.frozen.config)),
     }
 }
 
-fn standing(run: &PlannedRun) -> Standing {
-    match run.reason {
+fn standing(run: &PlannedRun, options: &Options) -> Standing {
+    match &run.reason {
         Reason::Done => Standing::Ended(RunState::Done),
         Reason::Elsewhere => Standing::Elsewhere,
+        Reason::Skipped { why } if !options.force => Standing::Ended(RunState::Skipped { why: why.clone() }),
+        Reason::Skipped { .. } => Standing::Waiting(Duration::ZERO),
         Reason::New | Reason::FailedBefore { .. } | Reason::Interrupted { .. } => Standing::Waiting(Duration::ZERO),
     }
 }

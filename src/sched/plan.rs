@@ -12,7 +12,7 @@ use crate::{
     base::{Error, Exit, Result, RunId, folders::Root},
     cost::Cost,
     data::{self, CorpusInfo},
-    event::RunState,
+    event::{CANCELLED, RunState},
     exec::device::{self, kind},
     spec::{
         RunConfig, Sweep,
@@ -42,6 +42,11 @@ pub enum Reason {
     Done,
     /// Another process trains it; it is waited for.
     Elsewhere,
+    /// It is left out on purpose, unless asked for by force.
+    Skipped {
+        /// Why.
+        why: String,
+    },
 }
 
 /// One run of a plan.
@@ -129,7 +134,10 @@ pub fn planned(root: &Root, store: &Store, row: &RunRow) -> Result<PlannedRun> {
 fn reason(store: Option<&Store>, id: &RunId) -> Result<Reason> {
     let row = store.map_or(Ok(None), |store| store.run(id))?;
     Ok(match row.map(|row| row.state) {
-        None | Some(RunState::Queued | RunState::Skipped { .. }) => Reason::New,
+        None | Some(RunState::Queued) => Reason::New,
+        // Who plans it again wants it after all.
+        Some(RunState::Skipped { why }) if why == CANCELLED => Reason::New,
+        Some(RunState::Skipped { why }) => Reason::Skipped { why },
         Some(RunState::Failed { why }) => Reason::FailedBefore { why },
         Some(RunState::Interrupted { step }) => Reason::Interrupted { step },
         Some(RunState::Running { .. }) => Reason::Elsewhere,

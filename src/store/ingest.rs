@@ -17,7 +17,7 @@ use crate::{
         Result, RunId, clock,
         folders::{Root, RunFolder},
     },
-    event::Note,
+    event::{CANCELLED, Note},
     spec::identity::FrozenRun,
 };
 
@@ -201,6 +201,14 @@ fn column(leaf: &serde_json::Value) -> Value {
 
 /// Takes in what other commands say of the run.
 fn take_journal(index: &Transaction, root: &Root, folder: &RunFolder, known: &Known) -> rusqlite::Result<()> {
+    let skipped = |attempt: u32, why: &str| {
+        index
+            .execute(
+                "UPDATE runs SET skipped = :why, skipped_attempt = :attempt WHERE run = :run",
+                named_params! { ":run": known.run, ":attempt": attempt, ":why": why },
+            )
+            .map(drop)
+    };
     let offset = each_line(index, root, &folder.journal(), known.journal, |_, note| match note {
         Note::GaveUp { attempt, why, .. } => index
             .execute(
@@ -209,6 +217,9 @@ fn take_journal(index: &Transaction, root: &Root, folder: &RunFolder, known: &Kn
                 named_params! { ":run": known.run, ":attempt": attempt, ":why": why },
             )
             .map(drop),
+        Note::Skipped { attempt, why, .. } => skipped(attempt, &why),
+        Note::Cancelled { attempt: 0, .. } => skipped(0, CANCELLED),
+        Note::Cancelled { .. } => Ok(()), // how it was left, its last attempt says
     })?;
     index.execute("UPDATE runs SET journal = ?2 WHERE run = ?1", (known.run, int(offset)))?;
     Ok(())

@@ -264,6 +264,40 @@ fn an_index_of_version_1_opens_and_says_what_it_said() {
 }
 
 #[test]
+fn an_index_of_version_1_is_migrated_and_keeps_every_row() {
+    let home = Home::new();
+    fs::create_dir_all(home.root.runs()).unwrap();
+    let old = Connection::open(home.root.database()).unwrap();
+    old.execute_batch(include_str!("version-1.sql")).unwrap();
+    const TABLES: [&str; 9] =
+        ["runs", "leaves", "attempts", "metric_names", "metrics", "warnings", "artifacts", "experiments", "members"];
+    let rows = |index: &Connection| -> Vec<Vec<String>> {
+        let columns = |table: &str| -> Vec<String> {
+            let sql = format!("SELECT name FROM pragma_table_info('{table}') WHERE name NOT LIKE 'skipped%'");
+            index.prepare(&sql).unwrap().query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+        };
+        let of = |table: &str| {
+            let columns = columns(table);
+            let mut statement = index.prepare(&format!("SELECT {} FROM {table}", columns.join(", "))).unwrap();
+            let text = |row: &rusqlite::Row| (0..columns.len()).map(|n| format!("{:?}|", row.get_ref(n))).collect();
+            statement.query_map([], |row| Ok(text(row))).unwrap().map(Result::unwrap).collect::<Vec<String>>()
+        };
+        TABLES.iter().map(|table| of(table)).collect()
+    };
+    let version = |index: &Connection| index.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0)).unwrap();
+    let (before, was) = (rows(&old), version(&old));
+    assert!(before[0].len() == 2 && before.iter().filter(|rows| rows.is_empty()).count() < 2, "it holds something");
+    drop(old);
+    drop(Store::open(&home.root).unwrap());
+    let index = Connection::open(home.root.database()).unwrap();
+    assert_eq!((was, version(&index)), (1, 2));
+    assert_eq!(rows(&index), before);
+    let skipped =
+        index.query_row("SELECT count(*) FROM runs WHERE skipped IS NOT NULL", [], |row| row.get::<_, i64>(0));
+    assert_eq!(skipped, Ok(0), "nothing that was there is skipped");
+}
+
+#[test]
 fn a_newer_index_is_refused_with_both_versions() {
     let (home, store, _) = Home::with_runs(1);
     drop(store);
@@ -271,7 +305,7 @@ fn a_newer_index_is_refused_with_both_versions() {
     let before = fs::read(home.root.database()).unwrap();
     for error in [Store::open(&home.root).unwrap_err(), Store::open_existing(&home.root).unwrap_err()] {
         assert_eq!(error.exit, Exit::Store);
-        assert!(error.why.contains("version 99") && error.why.contains("up to 1"), "{error}");
+        assert!(error.why.contains("version 99") && error.why.contains("up to 2"), "{error}");
     }
     assert_eq!(fs::read(home.root.database()).unwrap(), before);
 }
