@@ -12,6 +12,13 @@ use crate::base::{Result, RunId, clock::Millis, machine::Identity, num};
 pub enum Event {
     /// The first line of an attempt, written before anything is loaded.
     Started(Started),
+    /// A checkpoint is about to be read. Where no `Ready` follows, it could not be gone on from.
+    Loading {
+        /// When, in ms since the Unix epoch.
+        at: Millis,
+        /// The name of its folder.
+        checkpoint: String,
+    },
     /// What is known once data and engine are ready; precedes every `Step` and `Eval`.
     Ready(Ready),
     /// One optimizer update, the `step`-th of the run (1 to `train.steps`).
@@ -262,7 +269,35 @@ pub enum Note {
         /// How it died.
         why: String,
     },
+    /// Nobody shall start the run, unless asked for it by force. A later attempt lifts this.
+    Skipped {
+        /// When, in ms since the Unix epoch.
+        at: Millis,
+        /// The run's last attempt then; 0 where there was none.
+        attempt: u32,
+        /// Why.
+        why: String,
+    },
+    /// A person asks whoever trains the run, or is about to, to stop. One that has not begun counts as skipped because of
+    /// [`CANCELLED`] until somebody begins it.
+    Cancelled {
+        /// When, in ms since the Unix epoch.
+        at: Millis,
+        /// The run's last attempt then; 0 where there was none.
+        attempt: u32,
+    },
 }
+
+/// What the reason of a failure begins with where memory did not suffice. Another try would need as much.
+pub const OUT_OF_MEMORY: &str = "out of memory";
+
+/// Whether a run failed because memory did not suffice.
+pub fn is_out_of_memory(why: &str) -> bool {
+    why.starts_with(OUT_OF_MEMORY)
+}
+
+/// Why a run is skipped that was cancelled before it began. Who runs its spec again wants it.
+pub const CANCELLED: &str = "cancelled";
 
 /// One line of an experiment's `journal.jsonl`: what its spec expanded to when it was run. The last line counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

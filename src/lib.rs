@@ -33,14 +33,14 @@
 //! ```text
 //! YAML ─spec─► [RunConfig] ─sched::plan─► Plan ─sched::dispatch─► job + slot ─exec─► worker process
 //! worker: RunConfig ► data ► engine ► train ─► Event, one JSON line each, in runs/<id>/attempt-K/events.jsonl
-//! dispatch: (Event, Exit, Signal, Tick) ─► queue.step(), pure ─► actions ─► store, screen, start and stop
+//! dispatch: (Event, Exit, Signal, Cancel, Tick) ─► queue.step(), pure ─► actions ─► store, screen, start and stop
 //! runs/exp.db ─store─► rows ─► Frame ─plots─► Figure ─draw─► PNG, written whole under reports/<experiment>/
 //! ```
 //!
 //! # Who owns which file on disk
 //!
 //! [`base::folders`] names them all. A worker alone writes `attempt-K/` and `checkpoints/` of its run; the scheduler
-//! writes `config.json` and the journals; [`store`] writes `exp.db`; [`data`] writes the token cache; `cli::report`
+//! writes `config.json` and the journals, to which `exp cancel` appends its requests; [`store`] writes `exp.db`; [`data`] writes the token cache; `cli::report`
 //! writes what [`report`] draws.
 //!
 //! # Where to start
@@ -65,6 +65,8 @@
 //!   was taken over is written by its new worker alone.
 //! - A recorded process is signalled only where it is known to be that process ([`base::machine::Identity`]).
 //! - A core or a GPU is given to one run at a time, until both the scheduler and the worker that held it are gone.
+//! - What cannot be listed or read is never taken for what is not there.
+//! - An error keeps what the system answered: what waits for a person (a full disk, a missing right) is not tried again.
 //! - One value per step: events after the step that a later attempt resumed from are void.
 //! - A bad point of a grid is found before the first run starts.
 //! - What is not finite is the word `"nan"`, `"inf"` or `"-inf"` wherever it is stored, and is never best.

@@ -264,11 +264,15 @@ fn a_run_of_another_machine_is_taken_over_once_its_lease_is_not_renewed() {
     while begun.elapsed() < Duration::from_secs(3) {
         file.set_modified(SystemTime::now() - hour).unwrap();
         sleep(Duration::from_millis(200));
-        assert!(folder.attempts().is_empty() && scheduler.is_running(), "it was started after {:?}", begun.elapsed());
+        assert!(
+            folder.attempts().unwrap().is_empty() && scheduler.is_running(),
+            "it was started after {:?}",
+            begun.elapsed()
+        );
     }
     assert_eq!(scheduler.exit(), Some(0));
     assert!(begun.elapsed() > Duration::from_secs(4), "the lease had not ended");
-    assert_eq!((lab.states(), folder.attempts()), (vec![RunState::Done], vec![1]));
+    assert_eq!((lab.states(), folder.attempts().unwrap()), (vec![RunState::Done], vec![1]));
 }
 
 /// Stops a worker at some moment, has its run taken over, and lets it go on: it has to leave without another word.
@@ -300,7 +304,7 @@ fn stopped_and_taken_over(round: u32) {
     let mut said = String::new();
     std::io::Read::read_to_string(&mut worker.0.stderr.take().unwrap(), &mut said).unwrap();
     assert!(said.contains("another worker has taken it over"), "{said:?}");
-    assert_eq!((lab.states(), folder.attempts()), (vec![RunState::Done], vec![1, 2]));
+    assert_eq!((lab.states(), folder.attempts().unwrap()), (vec![RunState::Done], vec![1, 2]));
     assert_eq!(lab.losses(), straight(&spec), "round {round}");
 }
 
@@ -320,7 +324,7 @@ fn a_worker_that_does_not_stir_is_ended_by_its_scheduler_and_its_run_goes_on() {
     let folder = until("it gets on", || lab.folders().into_iter().find(|folder| steps(folder, 1) > 0));
     kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
     assert_eq!(scheduler.exit(), Some(0));
-    assert_eq!((lab.states(), folder.attempts()), (vec![RunState::Done], vec![1, 2]));
+    assert_eq!((lab.states(), folder.attempts().unwrap()), (vec![RunState::Done], vec![1, 2]));
     assert_eq!(lab.losses(), straight(&spec));
 }
 

@@ -37,6 +37,7 @@ enum Fate {
     Lives,
     IsStoppedAfter(usize),
     DiesAfter(usize),
+    HasDamageAfter(usize),
 }
 
 /// Keeps events, and stops or kills the attempt.
@@ -57,6 +58,10 @@ impl Sink for Memory {
         match self.fate {
             Fate::DiesAfter(n) if self.events.len() == n => return Err(Error::new(Exit::Store, "writing", "killed")),
             Fate::IsStoppedAfter(n) if self.events.len() == n => self.stop.request(),
+            Fate::HasDamageAfter(n) if self.events.len() == n => {
+                let newest = checkpoint::list(&self.folder)?[0].path.clone();
+                fs::write(newest.join("model.safetensors"), b"cut short").unwrap();
+            }
             _ => {}
         }
         self.events.push((event.clone(), sync));
@@ -124,7 +129,7 @@ impl Bench {
             match (outcome, fate) {
                 (Ok(Outcome::Done), _) => return log,
                 (Ok(Outcome::Interrupted { step }), Fate::IsStoppedAfter(_)) => {
-                    assert!(step == 0 || checkpoint::latest_step(&self.folder) == Some(step));
+                    assert!(step == 0 || checkpoint::latest_step(&self.folder).unwrap() == Some(step));
                 }
                 (Err(_), Fate::DiesAfter(_)) => {}
                 (other, _) => panic!("{other:?}"),
@@ -134,7 +139,7 @@ impl Bench {
     }
 
     fn newest(&self) -> PathBuf {
-        checkpoint::list(&self.folder)[0].path.clone()
+        checkpoint::list(&self.folder).unwrap()[0].path.clone()
     }
 
     /// The bytes of the newest checkpoint's weights and moments.
@@ -172,6 +177,7 @@ impl Log {
                 Event::Eval(eval) => self.evals.push(eval),
                 Event::Checkpointed(saved) => self.saved.push(saved),
                 Event::Warning { message, .. } => self.warnings.push(message),
+                Event::Loading { .. } => {}
                 other => panic!("the loop emits no {other:?}"),
             }
         }
@@ -229,7 +235,8 @@ fn a_stop_during_an_evaluation_keeps_the_step_and_evaluates_later() {
     assert_eq!(outcome.unwrap(), Outcome::Done);
     log.append(&events);
     assert_eq!(log.bits(), want.bits());
-    assert!(bench.attempt(Fate::Lives).1.iter().all(|e| matches!(e, Event::Ready(_))), "all is done already");
+    let (_, events) = bench.attempt(Fate::Lives);
+    assert!(matches!(events[..], [Event::Loading { .. }, Event::Ready(_)]), "all is done already: {events:?}");
 }
 
 #[test]
@@ -273,7 +280,7 @@ fn the_newest_and_the_best_checkpoints_are_kept() {
         assert!(kept.len() >= 2.min(saved.step as usize / 5) && kept.len() <= 3, "{kept:?}");
     }
     let mut on_disk: Vec<String> =
-        checkpoint::list(&bench.folder).iter().map(|s| format!("checkpoints/{}", s.name())).collect();
+        checkpoint::list(&bench.folder).unwrap().iter().map(|s| format!("checkpoints/{}", s.name())).collect();
     on_disk.reverse();
     assert_eq!(on_disk, kept);
     let best = log.evals[1..].iter().min_by(|a, b| a.val_loss.total_cmp(&b.val_loss)).unwrap();
@@ -337,6 +344,64 @@ fn a_checkpoint_that_cannot_be_read_stops_the_run_and_is_used_when_it_can() {
 }
 
 #[test]
+fn checkpoints_that_cannot_be_listed_stop_the_run_and_void_nothing() {
+    let mut bench = Bench::new(config());
+    bench.attempt(Fate::IsStoppedAfter(15)).0.unwrap();
+    let (all, away) = (bench.folder.checkpoints(), bench.folder.path().join("away"));
+    fs::rename(&all, &away).unwrap();
+    std::os::unix::fs::symlink(&all, &all).unwrap();
+    let (outcome, events) = bench.attempt(Fate::Lives);
+    let error = outcome.unwrap_err();
+    assert!(error.doing.contains("listing ") && error.doing.ends_with("/checkpoints"), "{error}");
+    assert!(events.iter().all(|e| !matches!(e, Event::Ready(_))), "it has not begun anew: {events:?}");
+    fs::remove_file(&all).unwrap();
+    fs::rename(&away, &all).unwrap();
+    let (outcome, events) = bench.attempt(Fate::Lives);
+    assert_eq!((outcome.unwrap(), Log::of(&events).ready[0].from_step), (Outcome::Done, 12));
+}
+
+#[test]
+fn of_what_was_moved_aside_only_the_newest_is_kept() {
+    let mut bench = Bench::new(config());
+    bench.attempt(Fate::IsStoppedAfter(15)).0.unwrap();
+    let all = bench.folder.checkpoints();
+    for name in
+        ["damaged-step-3.attempt-1", "bad-step-8.attempt-1", "damaged-step-2.attempt-1", "void-step-1.attempt-1"]
+    {
+        fs::create_dir(all.join(name)).unwrap();
+    }
+    let aside = || {
+        let names = fs::read_dir(&all).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.filter(|n| !n.starts_with("step-") && n.contains("step-")).collect();
+        names.sort();
+        names
+    };
+    bench.attempt(Fate::DiesAfter(3)).0.unwrap_err();
+    let void = "void-step-1.attempt-1";
+    assert_eq!(aside(), ["bad-step-8.attempt-1", "damaged-step-3.attempt-1", void], "the newest two");
+
+    let older = checkpoint::list(&bench.folder).unwrap()[1].clone();
+    assert_eq!(older.step, 10);
+    fs::write(older.path.join("model.safetensors"), b"cut short").unwrap();
+    let stop = bench.attempt(Fate::IsStoppedAfter(6));
+    let removed: Vec<String> = Log::of(&stop.1).saved.iter().flat_map(|saved| saved.removed.clone()).collect();
+    let warned = Log::of(&stop.1).warnings.iter().any(|warning| warning.contains("damaged-step-10.attempt-1"));
+    assert!(warned || removed.contains(&older.relative()), "{removed:?}");
+    assert_eq!(aside(), ["bad-step-8.attempt-1", "damaged-step-10.attempt-1", void]);
+}
+
+#[test]
+fn damage_met_while_training_is_moved_aside() {
+    let mut bench = Bench::new(config());
+    // Ready, an evaluation, five steps and a checkpoint; the next one looks at those before it.
+    let (outcome, events) = bench.attempt(Fate::HasDamageAfter(9));
+    assert_eq!(outcome.unwrap(), Outcome::Done);
+    let removed = &Log::of(&events).saved[1].removed;
+    assert_eq!(removed, &["checkpoints/step-5.attempt-1"], "it stands among the checkpoints no more");
+    assert!(bench.folder.checkpoints().join("damaged-step-5.attempt-1").is_dir(), "nothing is deleted");
+}
+
+#[test]
 fn a_damaged_checkpoint_is_no_longer_best() {
     let mut bench = Bench::new(config());
     bench.attempt(Fate::IsStoppedAfter(12)).0.unwrap();
@@ -378,7 +443,7 @@ fn a_checkpoint_of_another_run_is_refused_and_another_machine_is_said() {
     bench.frozen.config.train.lr = 0.5;
     let error = refused(&mut bench);
     assert!(error.why.contains("train.lr 0.01, and the run has 0.5"), "{error}");
-    assert!(error.doing.contains("step-") && error.hint.is_some());
+    assert!(error.doing.contains("step-") && error.hint.is_some() && error.exit == Exit::Spec);
     bench.frozen.config = RunConfig { data: bench.frozen.config.data.clone(), ..config() };
     bench.frozen.config.checkpoint.every = 9; // changes no result
 
@@ -422,7 +487,18 @@ fn what_is_not_finite_ends_the_run_or_is_never_best() {
     let last = log.steps.last().unwrap();
     assert!(!last.loss.is_finite() || !last.grad_norm.is_finite());
     let Outcome::Failed { why, retry: false } = outcome.unwrap() else { panic!("it fails for good") };
-    assert!(why.contains(&format!("step {}", last.step)) && why.contains("last finite training loss was"), "{why}");
+    let finite = |of: fn(&Step) -> f64| log.steps.iter().rev().find(|s| of(s).is_finite()).unwrap();
+    let (loss, norm) = (finite(|s| s.loss), finite(|s| s.grad_norm));
+    let words = match loss.step == norm.step {
+        true => format!("loss {:.4} and gradient norm {:.4} in step {}", loss.loss, norm.grad_norm, loss.step),
+        false => format!(
+            "loss {:.4} in step {}, gradient norm {:.4} in step {}",
+            loss.loss, loss.step, norm.grad_norm, norm.step
+        ),
+    };
+    let val = log.evals.iter().rev().find(|e| e.val_loss.is_finite()).unwrap();
+    let words = format!("last finite: {words}, validation loss {:.4} after step {}", val.val_loss, val.step);
+    assert!(why.contains(&format!("of step {} is", last.step)) && why.ends_with(&words), "{why}; {words}");
 
     wild.train.on_nan = OnNan::Continue;
     let mut bench = Bench::new(wild);
@@ -430,7 +506,7 @@ fn what_is_not_finite_ends_the_run_or_is_never_best() {
     assert_eq!(log.steps.len(), 25);
     assert!(log.evals.last().unwrap().val_loss.is_nan());
     assert!(log.saved.iter().all(|s| !s.best));
-    let state = checkpoint::list(&bench.folder)[0].state().unwrap();
+    let state = checkpoint::list(&bench.folder).unwrap()[0].state().unwrap();
     assert_eq!(state.progress.best.unwrap().step, 0);
     assert!(state.progress.val_loss.unwrap().is_nan());
 }

@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Error, Exit, folders::RunFolder};
+use super::{Error, Exit, Result, files, folders::RunFolder};
 
 /// Names a checkpoint's files with their sizes and hashes; written last.
 pub const MANIFEST: &str = "manifest.json";
@@ -62,21 +62,29 @@ impl From<Fault> for Error {
 
 /// All checkpoints of a run, newest first: those of the latest attempt before those of an earlier one, since what an
 /// earlier one logged after the step that a later one went on from is void.
-pub fn list(folder: &RunFolder) -> Vec<Saved> {
-    let entries = fs::read_dir(folder.checkpoints()).into_iter().flatten().flatten();
-    let mut found: Vec<Saved> = entries.filter_map(|e| Saved::at(e.path())).collect();
+///
+/// # Errors
+/// Where the folder is there and cannot be listed: a run that seems to have no checkpoint would begin anew, and make void
+/// all that it has done.
+pub fn list(folder: &RunFolder) -> Result<Vec<Saved>> {
+    let all = folder.checkpoints();
+    let names = files::names(&all)?;
+    let mut found: Vec<Saved> = names.iter().filter_map(|name| Saved::at(all.join(name))).collect();
     found.sort_by_key(|s| std::cmp::Reverse((s.attempt, s.step)));
-    found
+    Ok(found)
 }
 
 /// The step of the newest checkpoint that is not seen to be damaged: what an interrupted run goes on from.
-pub fn latest_step(folder: &RunFolder) -> Option<u64> {
-    list(folder).into_iter().find(|s| !s.is_damaged()).map(|s| s.step)
+///
+/// # Errors
+/// As [`list`].
+pub fn latest_step(folder: &RunFolder) -> Result<Option<u64>> {
+    Ok(list(folder)?.into_iter().find(|s| !s.is_damaged()).map(|s| s.step))
 }
 
 impl Saved {
     /// `None` where the path's name is not a checkpoint's.
-    fn at(path: PathBuf) -> Option<Self> {
+    pub fn at(path: PathBuf) -> Option<Self> {
         let (step, attempt) = path.file_name()?.to_str()?.strip_prefix("step-")?.split_once(".attempt-")?;
         Some(Self { attempt: attempt.parse().ok()?, step: step.parse().ok()?, path })
     }
@@ -133,8 +141,9 @@ fn damaged(path: &Path, why: String) -> Fault {
 fn fault(path: &Path, error: std::io::Error) -> Fault {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory => damaged(path, error.to_string()),
-        _ => Fault::Unreadable(
+        kind => Fault::Unreadable(
             Error::new(Exit::Store, format!("reading {}", path.display()), error)
+                .io(kind)
                 .hint("nothing was changed: try again, or move this checkpoint away to go on from the one before it"),
         ),
     }
@@ -159,7 +168,7 @@ mod tests {
     fn the_latest_step_is_that_of_the_newest_whole_checkpoint() {
         let dir = tempfile::tempdir().unwrap();
         let folder = RunFolder::new(dir.path());
-        assert_eq!(latest_step(&folder), None);
+        assert_eq!(latest_step(&folder).unwrap(), None);
         for name in ["step-100.attempt-1", "step-300.attempt-1", ".aside-step-260.attempt-2", "step-x.attempt-9"] {
             make(&folder, name);
         }
@@ -168,8 +177,22 @@ mod tests {
         fs::write(make(&folder, "step-270.attempt-2").join("state.json"), "{").unwrap();
         fs::remove_file(make(&folder, "step-280.attempt-2").join("state.json")).unwrap();
         fs::write(make(&folder, "step-290.attempt-2").join(MANIFEST), "{}").unwrap();
-        assert_eq!(latest_step(&folder), Some(200));
-        assert_eq!(list(&folder).iter().map(|s| s.step).collect::<Vec<_>>(), [290, 280, 270, 250, 200, 300, 100]);
+        assert_eq!(latest_step(&folder).unwrap(), Some(200));
+        assert_eq!(
+            list(&folder).unwrap().iter().map(|s| s.step).collect::<Vec<_>>(),
+            [290, 280, 270, 250, 200, 300, 100]
+        );
+    }
+
+    #[test]
+    fn checkpoints_that_cannot_be_listed_are_not_taken_for_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = RunFolder::new(dir.path());
+        std::os::unix::fs::symlink("checkpoints", folder.checkpoints()).unwrap(); // ELOOP
+        for error in [list(&folder).map(drop).unwrap_err(), latest_step(&folder).map(drop).unwrap_err()] {
+            assert!(error.exit == Exit::Store && error.doing.contains("listing "), "{error}");
+            assert!(error.doing.ends_with("/checkpoints"), "{error}");
+        }
     }
 
     #[test]
@@ -177,15 +200,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = RunFolder::new(dir.path());
         let path = make(&folder, "step-5.attempt-1");
-        let verify = || list(&folder)[0].verify();
+        let verify = || list(&folder).unwrap()[0].verify();
         verify().unwrap();
         fs::write(path.join("state.json"), "[]").unwrap();
         assert!(matches!(verify(), Err(Fault::Damaged(_))), "as long, but another content");
-        assert!(!list(&folder)[0].is_damaged(), "sizes alone do not tell");
+        assert!(!list(&folder).unwrap()[0].is_damaged(), "sizes alone do not tell");
 
         fs::remove_file(path.join("state.json")).unwrap();
         std::os::unix::fs::symlink("state.json", path.join("state.json")).unwrap(); // ELOOP
         assert!(matches!(verify(), Err(Fault::Unreadable(_))));
-        assert!(!list(&folder)[0].is_damaged());
+        assert!(!list(&folder).unwrap()[0].is_damaged());
     }
 }

@@ -1,6 +1,7 @@
 //! Files that are whole or absent: written aside, fsynced, renamed, and the folder fsynced after.
 
 use std::{
+    ffi::OsString,
     fs::{self, File},
     io::Write,
     path::Path,
@@ -99,6 +100,16 @@ pub fn sweep(folder: &Path, age: Millis) {
 /// Makes a rename or a new file inside `folder` durable.
 pub fn sync_folder(folder: &Path) -> std::io::Result<()> {
     File::open(folder)?.sync_all()
+}
+
+/// The names of all that lies in a folder; none where there is no folder. One that is there and cannot be listed is never
+/// taken for an empty one.
+pub fn names(folder: &Path) -> Result<Vec<OsString>> {
+    let list = || fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<_>>();
+    match list() {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        listed => listed.doing(Exit::Store, || format!("listing {}", folder.display())),
+    }
 }
 
 /// Reads a whole file.

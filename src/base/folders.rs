@@ -12,13 +12,15 @@
 //! runs/<id16>/journal.jsonl                     what other commands say of the run
 //! runs/<id16>/attempt-K/events.jsonl            what happened, written by the worker alone
 //! runs/<id16>/attempt-K/log.txt                 the worker's standard error
-//! runs/<id16>/checkpoints/step-N.attempt-K/     a checkpoint; damaged-step-N... or void-step-N... once it is none
+//! runs/<id16>/checkpoints/step-N.attempt-K/     a checkpoint; once it is none: damaged-step-N... (not what was written),
+//!                                               bad-step-N... (failed to load twice), void-step-N... (a later attempt
+//!                                               went on from before it); of the damaged and bad the newest two are kept
 //! reports/<name>/                               pictures, tables
 //! ```
 
 use std::path::{Path, PathBuf};
 
-use super::RunId;
+use super::{Result, RunId, files};
 
 /// The folder that holds `runs/` and `reports/`.
 #[derive(Clone, Debug)]
@@ -157,12 +159,34 @@ impl RunFolder {
         self.path.join("checkpoints")
     }
 
-    /// The numbers of the attempts that have a folder, ascending.
-    pub fn attempts(&self) -> Vec<u32> {
-        let Ok(entries) = std::fs::read_dir(&self.path) else { return Vec::new() };
-        let mut found: Vec<u32> =
-            entries.flatten().filter_map(|e| e.file_name().to_str()?.strip_prefix("attempt-")?.parse().ok()).collect();
+    /// The numbers of the attempts that have a folder, ascending; none where the run has no folder.
+    ///
+    /// # Errors
+    /// Where the folder cannot be listed: a run that seems to have no attempts would be begun anew.
+    pub fn attempts(&self) -> Result<Vec<u32>> {
+        let number = |name: &std::ffi::OsStr| name.to_str()?.strip_prefix("attempt-")?.parse().ok();
+        let mut found: Vec<u32> = files::names(&self.path)?.iter().filter_map(|name| number(name)).collect();
         found.sort_unstable();
-        found
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_cannot_be_listed_is_not_an_empty_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = RunFolder::new(dir.path().join("run"));
+        assert_eq!(folder.attempts().unwrap(), [] as [u32; 0], "there is none");
+        for name in ["attempt-10", "attempt-2", "attempt-x", "checkpoints"] {
+            std::fs::create_dir_all(folder.path().join(name)).unwrap();
+        }
+        assert_eq!(folder.attempts().unwrap(), [2, 10]);
+        std::fs::remove_dir_all(folder.path()).unwrap();
+        std::os::unix::fs::symlink("run", folder.path()).unwrap(); // ELOOP
+        let error = folder.attempts().unwrap_err();
+        assert!(error.doing.starts_with("listing ") && error.doing.ends_with("/run"), "{error}");
     }
 }

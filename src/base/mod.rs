@@ -1,6 +1,8 @@
-//! What every layer may use: errors and exit codes, atomic files, locks and leases, random streams, the clock, the
-//! machine, run ids, numbers that survive JSON. Nothing here knows what an experiment is.
+//! What every layer may use: errors and exit codes, atomic files, locks and leases, what others append to files, random
+//! streams, the clock, the machine and the control group on it, run ids, numbers that survive JSON. Nothing here knows what
+//! an experiment is.
 
+pub mod cgroup;
 pub mod checkpoints;
 pub mod clock;
 pub mod error;
@@ -12,6 +14,7 @@ pub mod lock;
 pub mod machine;
 pub mod num;
 pub mod rng;
+pub mod tail;
 
 pub use error::{Context, Error, Exit, Result};
 pub use ids::RunId;

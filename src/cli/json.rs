@@ -92,5 +92,6 @@ pub fn reason(r: &Reason) -> String {
         Reason::Interrupted { step } => format!("interrupted at step {step}"),
         Reason::Done => "done already".into(),
         Reason::Elsewhere => "running elsewhere".into(),
+        Reason::Skipped { why } => format!("skipped: {why}"),
     }
 }

@@ -32,7 +32,7 @@ pub struct Args {
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let row = needed_store(root)?.find(&args.run)?;
     let folder = root.run(&row.id);
-    let attempts: Vec<u32> = folder.attempts().into_iter().filter(|k| args.attempt.is_none_or(|a| a == *k)).collect();
+    let attempts: Vec<u32> = folder.attempts()?.into_iter().filter(|k| args.attempt.is_none_or(|a| a == *k)).collect();
     if let (true, Some(k)) = (attempts.is_empty(), args.attempt) {
         let doing = format!("reading the log of run {}", row.id.short());
         return Err(Error::new(Exit::Usage, doing, format!("it has no attempt {k}, but {}", row.attempts)));
@@ -41,7 +41,8 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         ui::note(&format!("run {} has no attempt yet", row.id.short()));
     }
     for k in attempts {
-        let events = read_if_there(&folder.events(k))?;
+        let mut events = read_if_there(&folder.events(k))?;
+        events.truncate(events.rfind('\n').map_or(0, |end| end + 1)); // a line without its end is not there yet
         if args.json {
             ui::print(&events);
             continue;
@@ -75,6 +76,7 @@ fn describe(event: &Event, steps: bool) -> Option<String> {
             let threads = format::plural(s.threads, "thread");
             format!("{}  started on {}, process {}, {}, {threads}", clock::local(s.at), s.host, s.pid, s.device)
         }
+        Event::Loading { at, checkpoint } => format!("{}  loading the checkpoint {checkpoint}", clock::local(*at)),
         Event::Ready(r) => format!(
             "{}  ready: {} engine ({}), {} parameters, from step {}",
             clock::local(r.at),

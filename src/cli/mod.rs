@@ -1,5 +1,6 @@
 //! The command line: one file per command, each thin over the layers below.
 
+mod cancel;
 mod completions;
 mod devices;
 mod json;
@@ -44,6 +45,8 @@ enum Command {
     Plan(plan::Args),
     /// Continue one run from its last checkpoint
     Resume(resume::Args),
+    /// Stop a run, or all of an experiment: what runs writes a checkpoint, the rest is not begun
+    Cancel(cancel::Args),
     /// Draw the report of an experiment again
     Report(report::Args),
     /// List runs
@@ -95,6 +98,7 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Run(args) => run::run(root, &args),
         Command::Plan(args) => plan::run(root, &args),
         Command::Resume(args) => resume::run(root, &args),
+        Command::Cancel(args) => cancel::run(root, &args),
         Command::Report(args) => report::run(root, &args),
         Command::Ls(args) => ls::run(root, &args),
         Command::Show(args) => show::run(root, &args),

@@ -62,7 +62,7 @@ fn table(plan: &Plan) -> String {
 }
 
 fn totals(plan: &Plan) -> String {
-    let todo = || plan.runs.iter().filter(|r| !matches!(r.reason, Reason::Done));
+    let todo = || plan.runs.iter().filter(|r| !matches!(r.reason, Reason::Done | Reason::Skipped { .. }));
     let sum = |f: fn(&sched::PlannedRun) -> f64| todo().map(f).fold(0.0, |sum, x| sum + x);
     let mut text = format!(
         "\n{}: {} of {} runs to do, {} tokens, {} FLOPs",

@@ -27,8 +27,10 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         ui::note(&format!("run {id} is done already{best}"));
         return Ok(Exit::Done);
     }
+    // Who names one run wants it, whatever became of others.
+    let options = sched::Options { force: true, ..sched::Options::default() };
     let planned = sched::planned(root, &store, &row)?;
-    let summary = run::train(root, &mut store, &format!("resume {id}"), &[], &[planned], None)?;
+    let summary = run::train(root, &mut store, &format!("resume {id}"), &[], &[planned], &options)?;
     let row = store.find(&row.id.to_string())?;
     ui::print(&super::ls::table(&store, std::slice::from_ref(&row))?);
     if summary.exit() == Exit::Interrupted {

@@ -49,6 +49,14 @@ pub struct Args {
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     jobs: Option<u32>,
 
+    /// Stop all runs gently as soon as one has failed for good
+    #[arg(long)]
+    fail_fast: bool,
+
+    /// Try as well what is skipped because something smaller ran out of memory
+    #[arg(long)]
+    force: bool,
+
     /// Do not draw the report at the end
     #[arg(long)]
     no_report: bool,
@@ -56,6 +64,13 @@ pub struct Args {
     /// Print the runs as JSON at the end (as `exp ls --json`)
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    fn options(&self) -> sched::Options {
+        let jobs = self.jobs.map(|n| n as usize);
+        sched::Options { jobs, fail_fast: self.fail_fast, force: self.force, gpus: None }
+    }
 }
 
 /// Runs the command.
@@ -73,7 +88,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
 
     ui::note(&opening(&plan));
     notes(&plan);
-    let summary = train(root, &mut store, &plan.experiment, &plan.axes, &plan.runs, args.jobs)?;
+    let summary = train(root, &mut store, &plan.experiment, &plan.axes, &plan.runs, &args.options())?;
 
     store.sync()?; // the index may have been lost meanwhile, and made again from the folders
     let rows = store.runs(Some(&plan.experiment))?;
@@ -81,6 +96,9 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         ui::print_json(&json::runs(&rows));
     } else {
         ui::print(&ls::table(&store, &rows)?);
+    }
+    if !summary.skipped.is_empty() {
+        ui::note(&format!("{} skipped; `--force` tries them", format::plural(summary.skipped.len(), "run")));
     }
     match summary.exit() {
         Exit::Interrupted => ui::note(&format!("interrupted; `exp run {}` continues", args.spec.spec.display())),
@@ -99,13 +117,17 @@ pub fn train(
     title: &str,
     axes: &[String],
     runs: &[PlannedRun],
-    jobs: Option<u32>,
+    options: &sched::Options,
 ) -> Result<sched::Summary> {
     let digits = store.shortest(&runs.iter().map(|r| r.frozen.id).collect::<Vec<_>>())?;
-    let entries = runs.iter().filter(|r| !matches!(r.reason, Reason::Done)).map(|r| entry(r, axes, digits)).collect();
+    let is_over = |r: &PlannedRun| match r.reason {
+        Reason::Done => true,
+        Reason::Skipped { .. } => !options.force,
+        _ => false,
+    };
+    let entries = runs.iter().filter(|r| !is_over(r)).map(|r| entry(r, axes, digits)).collect();
     let mut screen = screen::Screen::new(title, entries);
-    let options = sched::Options { jobs: jobs.map(|n| n as usize) };
-    let summary = sched::dispatch(runs, root, store, &options, &mut screen);
+    let summary = sched::dispatch(runs, root, store, options, &mut screen);
     screen.close();
     summary
 }
@@ -142,6 +164,7 @@ fn opening(plan: &sched::Plan) -> String {
         (count(|r| matches!(r, Reason::Interrupted { .. })), "to continue"),
         (count(|r| matches!(r, Reason::FailedBefore { .. })), "failed before, tried again"),
         (count(|r| matches!(r, Reason::Elsewhere)), "trained by another process"),
+        (count(|r| matches!(r, Reason::Skipped { .. })), "skipped before"),
         (plan.duplicates, "duplicate"),
         (plan.excluded, "excluded"),
     ];

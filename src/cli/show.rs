@@ -44,7 +44,7 @@ fn head(root: &Root, row: &RunRow) -> String {
         RunState::Interrupted { step } => {
             format!("interrupted at step {step}; `exp resume {}` continues", row.id.short())
         }
-        RunState::Failed { why } => format!("failed: {why}"),
+        RunState::Failed { why } | RunState::Skipped { why } => format!("{}: {why}", row.state.word()),
         other => other.word().to_owned(),
     };
     let best = row.best.map_or("none yet".into(), |(step, loss)| format!("{loss:.4} at step {step}"));

@@ -35,19 +35,18 @@ impl Claim {
         let folder = RunFolder::new(&args.run);
         let lease = Lease::new(args.attempt);
         let Some(lock) = lock(&folder, args, &lease)? else { return Ok(None) };
-        if let Some(&last) = folder.attempts().last()
+        if let Some(&last) = folder.attempts()?.last()
             && (last >= args.attempt || events::outcome(&folder.events(last)) == Some(Outcome::Done))
         {
             return Ok(None);
         }
         let held = Held::new(lock, lease, lost)?;
-        let frozen: FrozenRun = files::read_json(&folder.config())?;
+        let frozen = FrozenRun::read(&folder.config())?;
         let claim = Self { folder, frozen, held };
         claim.fence().check()?;
         let doing = || claim.doing(&format!("making the folder of attempt {} at", args.attempt));
         match fs::create_dir(claim.folder.attempt(args.attempt)) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => return Ok(None), // of a machine whose locks are not seen
-
             made => made.doing(Exit::Store, doing)?,
         }
         files::sync_folder(claim.folder.path()).doing(Exit::Store, doing)?;

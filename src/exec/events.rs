@@ -4,12 +4,25 @@ use std::{
     fs::{File, OpenOptions},
     io::{Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
+use rustix::io::Errno;
+
 use crate::{
-    base::{Context, Exit, Result, files, lease::Fence},
+    base::{Context, Exit, Result, clock, files, lease::Fence},
     event::{Event, Outcome, Sink},
 };
+
+/// Room that is kept for the last line of an attempt, in bytes: why it failed, and a hint.
+const LAST_WORDS: u64 = 8 << 10;
+
+/// Room that is set aside at a time beyond what is needed, so that this is not asked for with each line.
+const AHEAD: u64 = 16 << 10;
+
+/// How long a full disk is waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Appends events to a file, each as one line in one write, and shows each to a mirror; none once the run is another
 /// worker's.
@@ -19,6 +32,9 @@ pub struct EventLog<'a> {
     fence: Fence,
     /// A write failed, so that the file may end in half a line.
     torn: bool,
+    /// What stands in the file, in bytes, and how far the disk has room set aside for it.
+    length: u64,
+    reserved: u64,
     mirror: &'a mut dyn FnMut(&Event),
 }
 
@@ -32,8 +48,50 @@ impl<'a> EventLog<'a> {
             Ok::<_, std::io::Error>(file)
         };
         let file = create().doing(Exit::Store, || format!("making {}", path.display()))?;
-        Ok(Self { file, path, fence, torn: false, mirror })
+        Ok(Self { file, path, fence, torn: false, length: 0, reserved: 0, mirror })
     }
+
+    /// Sees to it that after a line of `bytes` there is still room for the last one, so that an attempt that ends at a
+    /// full disk can say so. Waits a little where there is none, since whoever fills a disk often frees some again.
+    fn reserve(&mut self, bytes: u64) -> std::io::Result<()> {
+        let begin = Instant::now();
+        while self.length + bytes + LAST_WORDS > self.reserved {
+            let ahead = self.length + bytes + LAST_WORDS + AHEAD;
+            match set_aside(&self.file, ahead) {
+                Ok(()) => self.reserved = ahead,
+                Err(Errno::INTR) => {}
+                Err(full @ (Errno::NOSPC | Errno::DQUOT)) if begin.elapsed() >= PATIENCE => return Err(full.into()),
+                Err(Errno::NOSPC | Errno::DQUOT) => thread::sleep(Duration::from_millis(100)),
+                Err(_) => self.reserved = u64::MAX, // this file system sets nothing aside
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, line: &[u8], event: &Event, sync: bool) -> std::io::Result<()> {
+        let is_last = matches!(event, Event::Finished { .. });
+        if !is_last {
+            self.reserve(line.len() as u64)?;
+        }
+        self.file.write_all(line)?;
+        self.length += line.len() as u64;
+        if is_last {
+            // Gives back what was set aside and not used; what is kept too much is in nobody's way.
+            let _ = self.file.metadata().and_then(|file| self.file.set_len(file.len()));
+        }
+        if sync { self.file.sync_data() } else { Ok(()) }
+    }
+}
+
+/// Sees to it that a file can grow to so many bytes, and leaves it as long as it is.
+#[cfg(target_os = "linux")]
+fn set_aside(file: &File, bytes: u64) -> Result<(), Errno> {
+    rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, bytes)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_aside(_: &File, _: u64) -> Result<(), Errno> {
+    Err(Errno::NOTSUP)
 }
 
 impl Sink for EventLog<'_> {
@@ -46,11 +104,7 @@ impl Sink for EventLog<'_> {
         if self.torn {
             line.insert(0, b'\n');
         }
-        let mut write = || {
-            self.file.write_all(&line)?;
-            if sync { self.file.sync_data() } else { Ok(()) }
-        };
-        let written = write();
+        let written = self.write(&line, event, sync);
         self.torn = written.is_err();
         let written = written.doing(Exit::Store, || format!("writing {}", self.path.display()));
         (self.mirror)(event);
@@ -58,23 +112,56 @@ impl Sink for EventLog<'_> {
     }
 }
 
-/// How the attempt ended, where its events say so.
+/// How the attempt ended, where its events say so. A line without its end is not there yet, here as in the index.
 pub fn outcome(path: &Path) -> Option<Outcome> {
-    match serde_json::from_str(&last_line(path)?) {
+    let tail = tail(path)?;
+    let whole = &tail[..tail.rfind('\n')?];
+    match serde_json::from_str(last(whole, |line| !line.is_empty())?) {
         Ok(Event::Finished { outcome, .. }) => Some(outcome),
         _ => None,
     }
 }
 
+/// Appends how an attempt ended to its events, for a process that is about to end and has no [`EventLog`] at hand; on a
+/// line of its own, whatever another thread was writing. Changes nothing where there are no events yet, or where they tell
+/// of an end already.
+pub fn last_words(path: &Path, said: Outcome) -> std::io::Result<()> {
+    if outcome(path).is_some() {
+        return Ok(());
+    }
+    let mut file = OpenOptions::new().read(true).append(true).open(path)?;
+    let mut line = serde_json::to_vec(&Event::Finished { at: clock::now(), outcome: said })?;
+    line.push(b'\n');
+    if tail(path).is_some_and(|tail| !tail.is_empty() && !tail.ends_with('\n')) {
+        line.insert(0, b'\n');
+    }
+    file.write_all(&line)?;
+    file.sync_data()
+}
+
 /// The last line of a text file that is not blank; of a line beyond 64 KiB, its end.
 pub fn last_line(path: &Path) -> Option<String> {
+    last_line_that(path, |line| !line.is_empty())
+}
+
+/// The last line of a text file's last 64 KiB that is like that, trimmed.
+pub fn last_line_that(path: &Path, is_it: impl Fn(&str) -> bool) -> Option<String> {
+    Some(last(&tail(path)?, is_it)?.to_owned())
+}
+
+fn last(text: &str, is_it: impl Fn(&str) -> bool) -> Option<&str> {
+    text.lines().map(str::trim).rfind(|line| is_it(line))
+}
+
+/// The last 64 KiB of a text file.
+fn tail(path: &Path) -> Option<String> {
     const TAIL: u64 = 1 << 16;
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL))).ok()?;
     let mut tail = Vec::new();
     file.read_to_end(&mut tail).ok()?;
-    String::from_utf8_lossy(&tail).lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
+    Some(String::from_utf8_lossy(&tail).into_owned())
 }
 
 #[cfg(test)]
@@ -118,6 +205,40 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!((lines.len(), lines[0]), (3, "{\"event\":\"ste"), "and no line more is begun anew");
         assert!(matches!(serde_json::from_str(lines[1]), Ok(Event::Finished { outcome, .. }) if outcome == failed));
+    }
+
+    #[test]
+    fn a_last_line_without_its_end_is_no_outcome() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let done = serde_json::to_string(&finished(Outcome::Done)).unwrap();
+        let step = "{\"event\":\"warning\",\"at\":1,\"message\":\"x\"}";
+        for (text, want) in [
+            (done.clone(), None),
+            (format!("{step}\n{done}"), None),
+            (format!("{step}\n{done}\n"), Some(Outcome::Done)),
+            (format!("{step}\n{done}\n{{\"ev"), Some(Outcome::Done)),
+        ] {
+            std::fs::write(&path, &text).unwrap();
+            assert_eq!(outcome(&path), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn last_words_stand_on_their_own_line_and_make_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let failed = || Outcome::Failed { why: "panicked at a.rs:7: no".into(), retry: true };
+        assert!(last_words(&path, failed()).is_err() && !path.exists());
+        for before in ["", "{\"event\":\"ste", "{}\n"] {
+            std::fs::write(&path, before).unwrap();
+            last_words(&path, failed()).unwrap();
+            assert_eq!(outcome(&path), Some(failed()), "after {before:?}");
+            let lines = std::fs::read_to_string(&path).unwrap().lines().count();
+            assert_eq!(lines, 1 + before.lines().count(), "after {before:?}");
+            last_words(&path, Outcome::Done).unwrap();
+            assert_eq!(outcome(&path), Some(failed()), "an end is told once");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod process;
 pub mod slots;
 pub mod worker;
 
-use std::sync::mpsc::Sender;
+use std::{io::ErrorKind, sync::mpsc::Sender};
 
 use rustix::io::Errno;
 
@@ -27,7 +27,7 @@ use crate::{
         folders::{Root, RunFolder},
         lease::Sight,
     },
-    event::{Event, Outcome},
+    event::{Event, OUT_OF_MEMORY, Outcome},
     train::checkpoint,
 };
 
@@ -113,7 +113,8 @@ pub fn ended(folder: &RunFolder, attempt: u32, death: impl FnOnce() -> Failure) 
         return Ended::Finished(outcome);
     }
     let Failure { why, retry } = death();
-    Ended::Died { why, step: checkpoint::latest_step(folder).unwrap_or(0), retry }
+    // Where the checkpoints cannot be listed, the next attempt will say so: it goes on from none that it cannot see.
+    Ended::Died { why, step: checkpoint::latest_step(folder).ok().flatten().unwrap_or(0), retry }
 }
 
 /// Why an attempt went wrong.
@@ -130,31 +131,73 @@ impl Failure {
     pub fn death(why: impl Into<String>) -> Self {
         Self { why: why.into(), retry: true }
     }
-}
 
-impl From<&Error> for Failure {
-    /// A file system that hiccups and a device that others crowd may do better the next time. The spec will not, and a
-    /// full disk waits for a person.
-    fn from(error: &Error) -> Self {
-        let is_full = disk_is_full(&error.why);
-        let full = || is_full.then_some("free some space; `exp run` and `exp resume` go on from the last checkpoint");
-        let why = match error.hint.as_deref().or_else(full) {
-            Some(hint) => format!("{error} ({hint})"),
-            None => error.to_string(),
-        };
-        Self { why, retry: matches!(error.exit, Exit::Store | Exit::Unexpected) && !is_full }
+    /// Of one for which memory did not suffice, which it would not the next time either.
+    pub fn out_of_memory(why: impl std::fmt::Display) -> Self {
+        Self { why: format!("{OUT_OF_MEMORY}: {why}"), retry: false }
     }
 }
 
-/// Whether the system's words for a full disk or a used-up quota stand in `why`: no more than words is left of an error
-/// by the time that it ends an attempt.
-fn disk_is_full(why: &str) -> bool {
-    [Errno::NOSPC, Errno::DQUOT].into_iter().any(|full| why.contains(&std::io::Error::from(full).to_string()))
+impl From<&Error> for Failure {
+    /// A file system that hiccups and a device that others crowd may do better the next time. The spec will not, and what
+    /// the system refuses for good waits for a person. What needs more memory than there is needs it again.
+    fn from(error: &Error) -> Self {
+        let person = error.io.and_then(for_a_person);
+        let hint = match (person, error.hint.as_deref()) {
+            (Some(hint), _) => Some(format!("{hint}; `exp run` and `exp resume` go on from the last checkpoint")),
+            (None, hint) => hint.map(str::to_owned),
+        };
+        let why = match hint {
+            Some(hint) => format!("{error} ({hint})"),
+            None => error.to_string(),
+        };
+        if memory_is_full(&error.why) {
+            return Self::out_of_memory(why);
+        }
+        Self { why, retry: matches!(error.exit, Exit::Store | Exit::Unexpected) && person.is_none() }
+    }
+}
+
+/// What a person has to do before another try makes sense, where the system's refusal is none that passes by itself.
+fn for_a_person(kind: ErrorKind) -> Option<&'static str> {
+    Some(match kind {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space",
+        ErrorKind::PermissionDenied => "give this user the right to it",
+        ErrorKind::ReadOnlyFilesystem => "make the file system writable",
+        _ => return None,
+    })
+}
+
+/// Whether the system's words, or a GPU driver's, for used-up memory stand in `why`.
+fn memory_is_full(why: &str) -> bool {
+    let system = std::io::Error::from(Errno::NOMEM).to_string();
+    why.contains(&system) || why.contains("OUT_OF_MEMORY") || why.to_lowercase().contains(OUT_OF_MEMORY)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::Context;
+
+    #[test]
+    fn what_the_system_refuses_for_good_is_not_tried_again() {
+        use rustix::io::Errno;
+        for (errno, words, hint, retry) in [
+            (Errno::NOSPC, "No space left", "(free some space; ", false),
+            (Errno::DQUOT, "uota", "(free some space; ", false),
+            (Errno::ACCESS, "ermission denied", "(give this user the right to it; ", false),
+            (Errno::PERM, "not permitted", "(give this user the right to it; ", false),
+            (Errno::ROFS, "Read-only file system", "(make the file system writable; ", false),
+            (Errno::IO, "nput/output error", "", true),
+            (Errno::LOOP, "symbolic links", "", true),
+        ] {
+            let refused = Err::<(), _>(std::io::Error::from(errno)).doing(Exit::Store, || "writing a".into());
+            let refused = refused.doing(Exit::Store, || "saving".into()).unwrap_err();
+            let failure = Failure::from(&refused);
+            assert_eq!(failure.retry, retry, "{failure:?}");
+            assert!(failure.why.contains(words) && failure.why.contains(hint), "{failure:?}");
+        }
+    }
 
     #[test]
     fn what_another_try_may_mend_is_told_from_what_it_will_not() {
@@ -163,8 +206,12 @@ mod tests {
             let why = "writing events.jsonl: no luck".to_owned();
             assert_eq!(failure(exit, "no luck"), Failure { why, retry });
         }
-        let full = std::io::Error::from(Errno::NOSPC).to_string();
-        let full = failure(Exit::Store, &format!("saving: {full}"));
-        assert!(!full.retry && full.why.contains("No space left") && full.why.contains("free some space"), "{full:?}");
+        let named = failure(Exit::Store, "opening /data/No space left on device.txt: no luck");
+        assert!(named.retry, "words are no errors: {named:?}");
+        let system = std::io::Error::from(Errno::NOMEM).to_string();
+        for words in [system.as_str(), "CUDA_ERROR_OUT_OF_MEMORY", "DriverError: Out of memory"] {
+            let why = format!("out of memory: writing events.jsonl: {words}");
+            assert_eq!(failure(Exit::Unexpected, words), Failure { why, retry: false });
+        }
     }
 }

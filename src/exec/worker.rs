@@ -1,9 +1,9 @@
 //! The worker: the process that trains one attempt at a run, started as the hidden command `exp worker`.
 //!
 //! It holds the run's lock while it lives, is the only one that writes into the attempt's folder, and leaves when it is
-//! asked to: by SIGTERM, SIGINT or SIGHUP, by the line `stop` on its standard input, or by the end of that input, which
-//! means that the scheduler is gone. Asked by a second signal it leaves at once, and so it does where it was asked and
-//! then makes no progress: the run goes on from its last checkpoint.
+//! asked to: by SIGTERM, SIGINT or SIGHUP, by the line `stop` on its standard input, by a cancel request in the run's
+//! journal, or by the end of its input, which means that the scheduler is gone. Asked by a second signal it leaves at once,
+//! and so it does where it was asked and then makes no progress: the run goes on from its last checkpoint.
 //!
 //! Where another worker has taken the run over, since this one did not stir for long, it writes nothing more and leaves.
 
@@ -27,15 +27,25 @@ use signal_hook::{
 use super::{
     Job, Slot,
     claim::{Claim, failed},
+    events,
 };
 use crate::{
-    base::{Context, Error, Exit, Result, clock, lease::Sight, machine},
-    event::Event,
+    base::{
+        Context, Error, Exit, Result, clock,
+        folders::RunFolder,
+        lease::{Fence, Sight},
+        machine,
+        tail::Tail,
+    },
+    event::{Event, Note, Outcome},
     train::Stop,
 };
 
 /// How long a worker that was asked to stop may go without progress.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often a worker looks into the journal of its run.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// What `exp worker` is told.
 #[derive(Clone, Debug)]
@@ -113,7 +123,9 @@ fn alone(args: &Args, screen: &mut Screen) -> Result<Exit> {
     limit_threads(args.threads)?;
     let lost = |error| process::exit(end_without_a_run(&error) as i32);
     let Some(claim) = Claim::take(args, lost)? else { return Ok(Exit::LeaseLost) };
+    let _ = EVENTS.set((claim.folder.events(args.attempt), claim.fence()));
     log_to(&claim, args).doing(Exit::Store, || claim.doing("opening the log of"))?;
+    heed_cancels(&claim.folder, &stop)?;
     claim.train(args, &stop, &mut |event| screen.show(event))
 }
 
@@ -167,11 +179,20 @@ impl Screen {
     }
 }
 
-/// A panic in any thread is one line in the log and the end of the process.
+/// The events of the attempt that this process trains, once it has begun, and what to ask before they are written.
+static EVENTS: OnceLock<(PathBuf, Fence)> = OnceLock::new();
+
+/// A panic in any thread is one line in the log, the last of the attempt's events, and the end of the process.
 fn end_at_a_panic() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));
-        say(&format!("panicked{place}: {}", message(panic.payload())));
+        let why = format!("panicked{place}: {}", message(panic.payload()));
+        say(&why);
+        if let Some((path, fence)) = EVENTS.get()
+            && fence.check().is_ok()
+        {
+            let _ = events::last_words(path, Outcome::Failed { why, retry: true }); // the exit code tells as well
+        }
         process::exit(101);
     }));
 }
@@ -222,6 +243,22 @@ fn wait_until_stuck(stop: &Stop, patience: Duration) {
         still = if idle { still + look } else { Duration::ZERO };
         progress = now;
     }
+}
+
+/// Turns a cancel request in the run's journal, made from now on, into a stop request. The scheduler asks as well; but a
+/// worker may outlive it, or have none.
+fn heed_cancels(folder: &RunFolder, stop: &Stop) -> Result<()> {
+    let mut journal = Tail::from_end(folder.journal());
+    let asked = stop.clone();
+    let look = move || {
+        let is_cancel = |line: &String| matches!(serde_json::from_str(line), Ok(Note::Cancelled { .. }));
+        while !journal.lines().iter().any(is_cancel) {
+            thread::sleep(LOOK);
+        }
+        asked.request();
+    };
+    let begun = thread::Builder::new().name("journal".into()).spawn(look);
+    begun.map(drop).doing(Exit::Unexpected, || format!("watching {}", folder.journal().display()))
 }
 
 /// rayon's own pool, and with it every parallel loop of this process.

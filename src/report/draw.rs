@@ -45,7 +45,7 @@ pub fn png(figure: &Figure) -> Result<Vec<u8>> {
     failing(encode(&reduce(&canvas, fine.0, finer), width as u32, height as u32), figure)
 }
 
-fn failing<T, E: Display>(result: std::result::Result<T, E>, figure: &Figure) -> Result<T> {
+fn failing<T, E: Display + 'static>(result: std::result::Result<T, E>, figure: &Figure) -> Result<T> {
     result.doing(Exit::Unexpected, || format!("drawing the picture \"{}\"", figure.title))
 }
 

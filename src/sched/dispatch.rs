@@ -15,6 +15,8 @@ use std::{
 
 use super::{
     PlannedRun, Reason, Summary,
+    cancels::Cancels,
+    needs::Needs,
     queue::{Action, Input, Queue, Standing, Task},
     signals::{self, Signals},
 };
@@ -34,7 +36,7 @@ use crate::{
 /// How often time passes for the queue and the screen, and signals are looked for.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How often runs of other processes are looked at.
+/// How often runs of other processes, and the journals of all runs, are looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// How often the index takes in what running runs wrote.
@@ -45,6 +47,12 @@ const INGEST: Duration = Duration::from_millis(500);
 pub struct Options {
     /// Runs at a time on the CPU; by default one per core.
     pub jobs: Option<usize>,
+    /// The first run that fails for good stops the others: they write a checkpoint and leave.
+    pub fail_fast: bool,
+    /// Runs are tried that were skipped, and those that need more than one that ran out of memory.
+    pub force: bool,
+    /// Devices beside the CPU; by default those of this machine.
+    pub gpus: Option<Vec<String>>,
 }
 
 /// Sees to it that all `runs` are done, each in a process of its own. Runs that are done are left alone, without a word
@@ -52,15 +60,16 @@ pub struct Options {
 /// The runs must be registered in `store`.
 ///
 /// SIGINT, SIGTERM or SIGHUP stops the sweep: workers write a checkpoint and leave. A second one ends them at once, a
-/// third leaves those that do not even end then to themselves.
+/// third leaves those that do not even end then to themselves. A request to cancel that is appended to a run's journal
+/// meanwhile stops that run.
 ///
 /// Whoever trains a run renews a [lease](crate::base::lease) on it. A run of another process whose lease is not renewed
 /// is taken over; a worker of ours that does not renew its own is ended, and its run started again as after a crash.
 ///
 /// # Errors
 ///
-/// Where slots cannot be taken; workers then stop as if asked to. Where the index could not be written: all runs are
-/// seen to all the same, since their folders are the truth.
+/// Where slots cannot be taken; workers then stop as if asked to. Where the index could not be written, and cannot at the
+/// end either: all runs are seen to all the same, since their folders are the truth.
 pub fn dispatch(
     runs: &[PlannedRun],
     root: &Root,
@@ -80,20 +89,21 @@ pub fn dispatch_on(
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<Summary> {
-    let gpus: Vec<String> = device::list().into_iter().map(|device| device.name).filter(|name| name != "cpu").collect();
-    let tasks = runs.iter().map(|run| (task(run), standing(run))).collect();
+    let gpus = options.gpus.clone().unwrap_or_else(gpus);
+    let tasks = runs.iter().map(|run| (task(run, options), standing(run, options))).collect();
     let (sender, messages) = channel();
-    let queue = Queue::new(tasks, device::cores(), &gpus, options.jobs);
+    let queue = Queue::new(tasks, device::cores(), &gpus, options.jobs).fail_fast(options.fail_fast);
     if let Some(curbed) = queue.curbed(options.jobs) {
         observer.see(&Progress::Message(curbed));
     }
     let dispatcher = Dispatcher {
         queue,
         slots: Slots::new(root),
+        cancels: Cancels::watch(root, runs.iter().map(|run| run.frozen.id)),
         active: BTreeMap::new(),
         leases: Watch::default(),
         planned: runs.iter().map(|run| (run.frozen.id, &run.frozen)).collect(),
-        known: runs.iter().map(|run| (run.frozen.id, known_attempt(run, root))).collect(),
+        known: runs.iter().map(|run| Ok((run.frozen.id, known_attempt(run, root)?))).collect::<Result<_>>()?,
         index_error: None,
         begun: Instant::now(),
         executor,
@@ -119,6 +129,7 @@ struct Active {
 struct Dispatcher<'a> {
     queue: Queue,
     slots: Slots,
+    cancels: Cancels,
     active: BTreeMap<RunId, Active>,
     leases: Watch,
     /// The planned config of each run that has not been compared with the one in its folder.
@@ -145,7 +156,7 @@ impl Dispatcher<'_> {
                 self.tick()?;
             }
             if looks.is_due() {
-                self.look_elsewhere()?;
+                self.look()?;
                 self.look_after_ours()?;
             }
             if ingests.is_due() {
@@ -163,9 +174,10 @@ impl Dispatcher<'_> {
                 break;
             }
         }
+        // What the index missed stands in the folders: where it can take all in by now, nothing is lost.
         match self.index_error.take() {
-            Some(error) => Err(error),
-            None => Ok(self.queue.summary()),
+            Some(error) if self.store.sync().is_err() => Err(error),
+            _ => Ok(self.queue.summary()),
         }
     }
 
@@ -190,21 +202,34 @@ impl Dispatcher<'_> {
         Ok(())
     }
 
-    /// Looks whether runs of other processes have been let go, or can be taken over.
-    fn look_elsewhere(&mut self) -> Result<()> {
-        let elsewhere = self.queue.standings().filter(|(_, standing)| **standing == Standing::Elsewhere);
-        for run in elsewhere.map(|(run, _)| run).collect::<Vec<_>>() {
-            let state = match self.leases.look(&self.root.run(&run).lock())? {
-                Holder::Somebody => continue,
-                Holder::Nobody => self.catch_up(&run),
+    /// Looks whether runs of other processes have been let go or can be taken over, and whether somebody cancelled any.
+    fn look(&mut self) -> Result<()> {
+        let (mut open, mut free) = (Vec::new(), Vec::new());
+        for (run, standing) in self.queue.standings().filter(|(_, s)| !matches!(s, Standing::Ended(_))) {
+            open.push(run);
+            if *standing == Standing::Elsewhere {
+                match self.leases.look(&self.root.run(&run).lock())? {
+                    Holder::Somebody => {}
+                    holder => free.push((run, holder)),
+                }
+            }
+        }
+        // After the locks: a run that was let go because of a request is not taken over in ignorance of it.
+        open.retain(|run| self.cancels.arrived(run));
+        for run in open {
+            self.feed(Input::Cancelled { run })?;
+        }
+        for (run, holder) in free {
+            let state = match holder {
                 Holder::Stale(_) => {
-                    let state = self.without_its_worker(&run);
+                    let state = self.without_its_worker(&run)?;
                     if !matches!(state, RunState::Done | RunState::Failed { .. }) {
                         let message = format!("{}: its worker has not stirred for {}", run.short(), self.patience());
                         self.observer.see(&Progress::Message(format!("{message}; taking it over")));
                     }
                     state
                 }
+                _ => self.catch_up(&run)?,
             };
             self.feed(Input::Settled { run, state })?;
         }
@@ -228,13 +253,13 @@ impl Dispatcher<'_> {
     }
 
     /// Where a run stands whose worker is not counted on any more, though it may hold the lock.
-    fn without_its_worker(&mut self, run: &RunId) -> RunState {
-        match self.catch_up(run) {
+    fn without_its_worker(&mut self, run: &RunId) -> Result<RunState> {
+        Ok(match self.catch_up(run)? {
             RunState::Running { .. } | RunState::Queued => {
-                RunState::Interrupted { step: checkpoints::latest_step(&self.root.run(run)).unwrap_or(0) }
+                RunState::Interrupted { step: checkpoints::latest_step(&self.root.run(run))?.unwrap_or(0) }
             }
             state => state,
-        }
+        })
     }
 
     fn patience(&self) -> String {
@@ -261,6 +286,11 @@ impl Dispatcher<'_> {
             Action::Stop { run } => self.active.get_mut(&run).into_iter().for_each(|active| active.handle.stop()),
             Action::Kill { run } => self.active.get_mut(&run).into_iter().for_each(|active| active.handle.kill()),
             Action::GiveUp { run, why } => self.give_up(&run, why),
+            Action::Skip { run, why } => {
+                let noted = last_attempt(&self.root.run(&run))
+                    .and_then(|attempt| self.store.note(&run, &Note::Skipped { at: clock::now(), attempt, why }));
+                self.index(noted);
+            }
             Action::Await { run } => self.observer.see(&Progress::Elsewhere { run }),
             Action::Report { run, state } => self.observer.see(&Progress::Ended { run, state }),
             Action::Say(message) => self.observer.see(&Progress::Message(message)),
@@ -275,9 +305,9 @@ impl Dispatcher<'_> {
             Holder::Nobody => None,
             Holder::Stale(sight) => Some(sight),
         };
-        let last = last_attempt(&folder);
+        let last = last_attempt(&folder)?;
         if last > self.known.get(&run).copied().unwrap_or(0) {
-            let state = if seize.is_some() { self.without_its_worker(&run) } else { self.catch_up(&run) };
+            let state = if seize.is_some() { self.without_its_worker(&run)? } else { self.catch_up(&run)? };
             return Ok(Input::Settled { run, state });
         }
         let Some(slot) = self.slots.take(device, threads)? else { return Ok(Input::Busy { run }) };
@@ -301,9 +331,9 @@ impl Dispatcher<'_> {
     fn freeze(&mut self, run: &RunId) -> Result<()> {
         let Some(planned) = self.planned.remove(run) else { return Ok(()) };
         let folder = self.root.run(run);
-        let there: FrozenRun = files::read_json(&folder.config())?;
+        let there = FrozenRun::read(&folder.config())?;
         let mut frozen = planned.clone();
-        if last_attempt(&folder) > 0 {
+        if last_attempt(&folder)? > 0 {
             let kept = kept(&there.config, &planned.config);
             if !kept.is_empty() {
                 let message = format!("run {} keeps the {} that it began with", run.short(), kept.join(", "));
@@ -333,11 +363,11 @@ impl Dispatcher<'_> {
     }
 
     /// Takes in what another process did to a run, and says where the run stands after that.
-    fn catch_up(&mut self, run: &RunId) -> RunState {
-        self.known.insert(*run, last_attempt(&self.root.run(run)));
+    fn catch_up(&mut self, run: &RunId) -> Result<RunState> {
+        self.known.insert(*run, last_attempt(&self.root.run(run))?);
         self.ingest(run);
         let row = self.store.run(run);
-        self.index(row).flatten().map_or(RunState::Queued, |row| row.state)
+        Ok(self.index(row).flatten().map_or(RunState::Queued, |row| row.state))
     }
 
     fn ingest(&mut self, run: &RunId) {
@@ -345,7 +375,8 @@ impl Dispatcher<'_> {
         self.index(ingested);
     }
 
-    /// The answer of the index. That it fails stops no run; it is said once, and is the error of the sweep in the end.
+    /// The answer of the index. That it fails stops no run; it is said once, and is the error of the sweep where the index still
+    /// lacks something in the end.
     fn index<T>(&mut self, answer: Result<T>) -> Option<T> {
         let error = match answer {
             Ok(answer) => return Some(answer),
@@ -359,7 +390,12 @@ impl Dispatcher<'_> {
     }
 }
 
-fn task(run: &PlannedRun) -> Task {
+/// What this machine has beside its CPU.
+fn gpus() -> Vec<String> {
+    device::list().into_iter().map(|device| device.name).filter(|name| name != "cpu").collect()
+}
+
+fn task(run: &PlannedRun, options: &Options) -> Task {
     let settings = &run.frozen.config.run;
     let from = match run.reason {
         Reason::Interrupted { step } => Some(step),
@@ -373,13 +409,16 @@ fn task(run: &PlannedRun) -> Task {
         retries: settings.retries,
         timeout: settings.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
         from,
+        needs: (!options.force).then(|| Needs::of(&run.frozen.config)),
     }
 }
 
-fn standing(run: &PlannedRun) -> Standing {
-    match run.reason {
+fn standing(run: &PlannedRun, options: &Options) -> Standing {
+    match &run.reason {
         Reason::Done => Standing::Ended(RunState::Done),
         Reason::Elsewhere => Standing::Elsewhere,
+        Reason::Skipped { why } if !options.force => Standing::Ended(RunState::Skipped { why: why.clone() }),
+        Reason::Skipped { .. } => Standing::Waiting(Duration::ZERO),
         Reason::New | Reason::FailedBefore { .. } | Reason::Interrupted { .. } => Standing::Waiting(Duration::ZERO),
     }
 }
@@ -396,16 +435,16 @@ fn kept(began: &RunConfig, asked: &RunConfig) -> Vec<String> {
 }
 
 /// A run that was new when it was planned had no attempt then: one that it has now is another process's.
-fn known_attempt(run: &PlannedRun, root: &Root) -> u32 {
+fn known_attempt(run: &PlannedRun, root: &Root) -> Result<u32> {
     match run.reason {
-        Reason::New => 0,
+        Reason::New => Ok(0),
         _ => last_attempt(&root.run(&run.frozen.id)),
     }
 }
 
 /// The number of the last attempt that has a folder; 0 where there is none.
-fn last_attempt(folder: &RunFolder) -> u32 {
-    folder.attempts().last().copied().unwrap_or(0)
+fn last_attempt(folder: &RunFolder) -> Result<u32> {
+    Ok(folder.attempts()?.last().copied().unwrap_or(0))
 }
 
 /// Sees to it that the number of an attempt that is given up is not given to another: where its worker died before it

@@ -1,7 +1,9 @@
 //! From the points of a sweep to trained runs: what is to be done and why ([`plan`]), in which order and what then
 //! (`queue`, pure), and the one loop that does it ([`dispatch`]).
 
+mod cancels;
 mod dispatch;
+mod needs;
 mod plan;
 mod queue;
 mod signals;
@@ -24,16 +26,22 @@ pub struct Summary {
     pub queued: Vec<RunId>,
     /// Still trained by another process when a signal ended our waiting for it.
     pub elsewhere: Vec<RunId>,
+    /// Left out on purpose.
+    pub skipped: Vec<RunId>,
+    /// Whether what is left to do is left because of a failure, of a run or of a device, and not because somebody asked.
+    pub by_failure: bool,
 }
 
 impl Summary {
-    /// The exit code: 130 where something is left to do, else 4 where something failed, else 0.
+    /// The exit code: 130 where something was left to do because somebody asked for that, else 4 where something failed
+    /// or was left out, else 0.
     pub fn exit(&self) -> Exit {
-        let left = [&self.interrupted, &self.queued, &self.elsewhere];
-        match left.iter().all(|runs| runs.is_empty()) {
-            false => Exit::Interrupted,
-            true if self.failed.is_empty() => Exit::Done,
-            true => Exit::RunFailed,
+        let has_any = |lists: &[&Vec<RunId>]| lists.iter().any(|runs| !runs.is_empty());
+        match has_any(&[&self.interrupted, &self.queued, &self.elsewhere]) {
+            true if self.by_failure => Exit::RunFailed,
+            true => Exit::Interrupted,
+            false if has_any(&[&self.failed, &self.skipped]) => Exit::RunFailed,
+            false => Exit::Done,
         }
     }
 }

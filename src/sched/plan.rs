@@ -9,10 +9,10 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    base::{Error, Exit, Result, RunId, files, folders::Root},
+    base::{Error, Exit, Result, RunId, folders::Root},
     cost::Cost,
     data::{self, CorpusInfo},
-    event::RunState,
+    event::{CANCELLED, RunState},
     exec::device::{self, kind},
     spec::{
         RunConfig, Sweep,
@@ -42,6 +42,11 @@ pub enum Reason {
     Done,
     /// Another process trains it; it is waited for.
     Elsewhere,
+    /// It is left out on purpose, unless asked for by force.
+    Skipped {
+        /// Why.
+        why: String,
+    },
 }
 
 /// One run of a plan.
@@ -109,7 +114,7 @@ pub fn plan(sweep: &Sweep, root: &Root, store: Option<&Store>) -> Result<Plan> {
 ///
 /// [`Exit::Spec`] where its device is not at hand, or its corpus is no longer the text that it was begun with.
 pub fn planned(root: &Root, store: &Store, row: &RunRow) -> Result<PlannedRun> {
-    let frozen: FrozenRun = files::read_json(&root.run(&row.id).config())?;
+    let frozen = FrozenRun::read(&root.run(&row.id).config())?;
     device::resolve(&frozen.config.run.device)?;
     let corpus = data::prepare(&frozen.config.data, &root.cache())?;
     if corpus.hash != frozen.corpus_hash {
@@ -129,7 +134,10 @@ pub fn planned(root: &Root, store: &Store, row: &RunRow) -> Result<PlannedRun> {
 fn reason(store: Option<&Store>, id: &RunId) -> Result<Reason> {
     let row = store.map_or(Ok(None), |store| store.run(id))?;
     Ok(match row.map(|row| row.state) {
-        None | Some(RunState::Queued | RunState::Skipped { .. }) => Reason::New,
+        None | Some(RunState::Queued) => Reason::New,
+        // Who plans it again wants it after all.
+        Some(RunState::Skipped { why }) if why == CANCELLED => Reason::New,
+        Some(RunState::Skipped { why }) => Reason::Skipped { why },
         Some(RunState::Failed { why }) => Reason::FailedBefore { why },
         Some(RunState::Interrupted { step }) => Reason::Interrupted { step },
         Some(RunState::Running { .. }) => Reason::Elsewhere,
@@ -230,7 +238,7 @@ impl Planner<'_> {
         if !store.artifacts(&found.id)?.iter().any(|artifact| artifact.kind == "checkpoint") {
             return Err(self.error(point, leaf, format!("the run {id} has no checkpoint to start from"), None));
         }
-        let theirs: FrozenRun = files::read_json(&self.root.run(&found.id).config())?;
+        let theirs = FrozenRun::read(&self.root.run(&found.id).config())?;
         if let Some((what, has, needs)) = misfit((&theirs.config.model, theirs.vocab_size), (model, vocab_size)) {
             let why = format!("the weights of run {id} do not fit: it has {what} {has}, and this run {needs}");
             return Err(self.error(point, leaf, why, None));

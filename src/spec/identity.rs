@@ -4,10 +4,12 @@
 //! others, so that it survives a new leaf with a default, and so that `min_lr: 1e-4` beside `lr: 1e-3` is the same run
 //! with and without being written. The text counts by its content, wherever its file lies.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use super::{RunConfig, leaf};
-use crate::base::RunId;
+use crate::base::{Context, Error, Exit, Result, RunId, files};
 
 /// The version of the rule by which ids follow from configs. Ids change with it alone.
 pub const FORMAT: u32 = 1;
@@ -25,6 +27,25 @@ pub struct FrozenRun {
     pub vocab_size: usize,
     /// The resolved config.
     pub config: RunConfig,
+}
+
+impl FrozenRun {
+    /// Reads a `config.json`.
+    ///
+    /// # Errors
+    /// [`Exit::Store`] where it cannot be read, or is of a newer format: what this version does not know of it may decide
+    /// what the run computes.
+    pub fn read(path: &Path) -> Result<Self> {
+        let doing = || format!("reading {}", path.display());
+        let text: serde_json::Value = files::read_json(path)?;
+        if let Some(format) = text["format"].as_u64().filter(|format| *format > FORMAT.into()) {
+            let why = format!("its format is {format}, and this version of exp knows formats up to {FORMAT}");
+            return Err(
+                Error::new(Exit::Store, doing(), why).hint("use the version of exp that wrote it, or a newer one")
+            );
+        }
+        serde_json::from_value(text).doing(Exit::Store, doing)
+    }
 }
 
 /// The id of a run. `text_hash` is the hash of its corpus's text, and counts in the place of `data.path`; where it is not
@@ -70,6 +91,21 @@ mod tests {
         (c.checkpoint.every, c.checkpoint.keep_last, c.run.retries, c.run.timeout) = (7, 9, 3, Some(60.0));
         let lines = "model.layers=2\nrun.device=\"cpu\"\ntrain.lr=0.0003\n";
         assert_eq!(canonical(&c, None), format!("exp run, format 1\n{lines}"));
+    }
+
+    #[test]
+    fn a_config_of_a_newer_format_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.json");
+        let config = RunConfig::default();
+        let run =
+            FrozenRun { format: FORMAT, id: run_id(&config, None), corpus_hash: "0".into(), vocab_size: 7, config };
+        files::write_json(&path, &run).unwrap();
+        assert_eq!(FrozenRun::read(&path).unwrap(), run);
+        files::write_json(&path, &serde_json::json!({"format": 7, "what": "nobody knows yet"})).unwrap();
+        let error = FrozenRun::read(&path).unwrap_err();
+        assert!(error.doing.ends_with("config.json") && error.hint.is_some(), "{error}");
+        assert!(error.why.contains("its format is 7") && error.why.contains("up to 1"), "{error}");
     }
 
     #[test]

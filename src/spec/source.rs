@@ -128,7 +128,7 @@ impl Fault {
     /// The error that a caller of this module sees.
     pub fn into_error(self, doing: String) -> Error {
         let why = self.render();
-        Error { exit: self.exit, doing, why, hint: self.hint }
+        Error { exit: self.exit, doing, why, hint: self.hint, io: None }
     }
 
     /// What is wrong, then the lines with their carets.

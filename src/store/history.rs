@@ -97,7 +97,7 @@ impl Store {
             let blake3 = Some(blake3::hash(&content).to_hex().to_string());
             artifacts.extend(self.file("config", &folder.config()).map(|file| Artifact { blake3, ..file }));
         }
-        for attempt in folder.attempts() {
+        for attempt in folder.attempts()? {
             artifacts.extend(self.file("events", &folder.events(attempt)));
             artifacts.extend(self.file("log", &folder.log(attempt)));
         }
@@ -135,7 +135,7 @@ impl Store {
             // A worker that is killed after it wrote or removed a checkpoint has no time to say so.
             files.retain(|file| folder.path().join(&file.path).exists());
             let told: HashSet<String> = files.iter().map(|file| file.path.clone()).collect();
-            files.extend(on_disk(folder).filter(|file| !told.contains(&file.path)));
+            files.extend(on_disk(folder)?.filter(|file| !told.contains(&file.path)));
             files.sort_by(|a, b| (a.step, &a.path).cmp(&(b.step, &b.path)));
         }
         for file in &mut files {
@@ -146,8 +146,8 @@ impl Store {
 }
 
 /// The files of all whole checkpoints in a run's folder, their paths as seen from it.
-fn on_disk(folder: &RunFolder) -> impl Iterator<Item = Artifact> {
-    checkpoints::list(folder).into_iter().flat_map(|saved| {
+fn on_disk(folder: &RunFolder) -> Result<impl Iterator<Item = Artifact>> {
+    Ok(checkpoints::list(folder)?.into_iter().flat_map(|saved| {
         let files = saved.manifest().map_or_else(|_| Vec::new(), |manifest| manifest.files);
         files.into_iter().map(move |file| Artifact {
             kind: "checkpoint".into(),
@@ -156,7 +156,7 @@ fn on_disk(folder: &RunFolder) -> impl Iterator<Item = Artifact> {
             bytes: file.bytes,
             blake3: Some(file.blake3),
         })
-    })
+    }))
 }
 
 /// The outcome of an attempt that ended without a word.

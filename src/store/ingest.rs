@@ -14,10 +14,10 @@ use super::{
 };
 use crate::{
     base::{
-        Result, RunId, clock, files,
+        Result, RunId, clock,
         folders::{Root, RunFolder},
     },
-    event::Note,
+    event::{CANCELLED, Note},
     spec::identity::FrozenRun,
 };
 
@@ -129,12 +129,23 @@ pub fn take_run(index: &Transaction, root: &Root, folder: &RunFolder) -> rusqlit
         },
     };
     let read: HashMap<u32, u64> = known.attempts.iter().copied().collect();
-    for attempt in folder.attempts() {
+    for attempt in attempts(index, root, folder, &known)? {
         let offset = read.get(&attempt).copied().unwrap_or(0);
         attempt::take(index, root, folder, known.run, attempt, offset)?;
     }
     take_journal(index, root, folder, &known)?;
     summarize(index, known.run)
+}
+
+/// The attempts at a run; those that are known already where its folder cannot be listed, which is noted.
+fn attempts(index: &Transaction, root: &Root, folder: &RunFolder, known: &Known) -> rusqlite::Result<Vec<u32>> {
+    match folder.attempts() {
+        Ok(attempts) => Ok(attempts),
+        Err(error) => {
+            damaged(index, &root.relative(folder.path()), 0, &error.why)?;
+            Ok(known.attempts.iter().map(|(attempt, _)| *attempt).collect())
+        }
+    }
 }
 
 /// Removes the run of a folder and all that is known of it.
@@ -145,10 +156,10 @@ pub fn forget(index: &Transaction, root: &Root, folder: &RunFolder) -> rusqlite:
 
 fn config(index: &Transaction, root: &Root, folder: &RunFolder) -> rusqlite::Result<Option<FrozenRun>> {
     let path = folder.config();
-    if !path.exists() {
+    if !path.try_exists().unwrap_or(true) {
         return Ok(None);
     }
-    let frozen = files::read_json::<FrozenRun>(&path).map_err(|e| e.why).and_then(|frozen| {
+    let frozen = FrozenRun::read(&path).map_err(|e| e.why).and_then(|frozen| {
         if frozen.id.folder() == folder.name() {
             Ok(frozen)
         } else {
@@ -190,6 +201,14 @@ fn column(leaf: &serde_json::Value) -> Value {
 
 /// Takes in what other commands say of the run.
 fn take_journal(index: &Transaction, root: &Root, folder: &RunFolder, known: &Known) -> rusqlite::Result<()> {
+    let skipped = |attempt: u32, why: &str| {
+        index
+            .execute(
+                "UPDATE runs SET skipped = :why, skipped_attempt = :attempt WHERE run = :run",
+                named_params! { ":run": known.run, ":attempt": attempt, ":why": why },
+            )
+            .map(drop)
+    };
     let offset = each_line(index, root, &folder.journal(), known.journal, |_, note| match note {
         Note::GaveUp { attempt, why, .. } => index
             .execute(
@@ -198,6 +217,9 @@ fn take_journal(index: &Transaction, root: &Root, folder: &RunFolder, known: &Kn
                 named_params! { ":run": known.run, ":attempt": attempt, ":why": why },
             )
             .map(drop),
+        Note::Skipped { attempt, why, .. } => skipped(attempt, &why),
+        Note::Cancelled { attempt: 0, .. } => skipped(0, CANCELLED),
+        Note::Cancelled { .. } => Ok(()), // how it was left, its last attempt says
     })?;
     index.execute("UPDATE runs SET journal = ?2 WHERE run = ?1", (known.run, int(offset)))?;
     Ok(())

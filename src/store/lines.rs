@@ -26,7 +26,12 @@ pub enum News {
 /// news, since that is to be said.
 pub fn news(path: &Path, offset: u64) -> News {
     let first_line = || Lines::open(path, offset)?.next().map(|line| line.is_some());
-    match path.metadata().map_or(0, |m| m.len()).cmp(&offset) {
+    let length = match path.metadata() {
+        Ok(metadata) => metadata.len(),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => 0,
+        Err(_) => return News::Lines,
+    };
+    match length.cmp(&offset) {
         Ordering::Less => News::Shrunk,
         Ordering::Greater if first_line().unwrap_or(true) => News::Lines,
         _ => News::Nothing,
@@ -119,6 +124,10 @@ mod tests {
         std::fs::write(&path, "one\n\ntwo\n").unwrap();
         assert_eq!(all(&path, 5), [(5, "two".into())]);
         assert_eq!((news(&path, 5), news(&path, 9)), (News::Lines, News::Nothing));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(news(&path, 9), News::Shrunk);
+        std::os::unix::fs::symlink("events.jsonl", &path).unwrap(); // ELOOP
+        assert_eq!(news(&path, 9), News::Lines, "it did not shrink, it cannot be read");
     }
 
     #[test]

@@ -160,7 +160,7 @@ fn writable(path: &Path) -> bool {
 fn failed(doing: &str, path: &Path, error: rusqlite::Error) -> Error {
     let doing = format!("{doing} {}", path.display());
     match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+        _ if is_damage(&error) => {
             Error::new(Exit::Store, doing, format!("the file is damaged or no index of runs ({error})"))
                 .hint("`exp store rebuild` makes the index again from the folders of the runs")
         }
@@ -168,9 +168,22 @@ fn failed(doing: &str, path: &Path, error: rusqlite::Error) -> Error {
             let why = format!("another process has kept it locked for {} s", PATIENCE.as_secs());
             Error::new(Exit::Store, doing, why).hint("see who has it open, for example an editor of databases")
         }
-        Some(ErrorCode::DiskFull) => Error::new(Exit::Store, doing, "no space left on the device"),
+        Some(ErrorCode::DiskFull) => {
+            Error::new(Exit::Store, doing, "no space left on the device").io(std::io::ErrorKind::StorageFull)
+        }
         _ => Error::new(Exit::Store, doing, error),
     }
+}
+
+/// Whether an error says that the file is not what was written: SQLite sees it in its own pages, we in what a column holds.
+fn is_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))
+        || matches!(
+            error,
+            FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..)
+        )
 }
 
 fn refused(path: &Path, why: schema::Refusal) -> Error {

@@ -9,7 +9,7 @@ use super::{
     columns::{Float, from_json, from_json_option, id, unsigned, unsigned_option},
     history,
     rows::{ExperimentRow, RunRow},
-    state::{self, Latest},
+    state::{self, Known},
 };
 use crate::{
     base::{Error, Exit, Result, RunId},
@@ -141,8 +141,8 @@ impl Store {
             };
             Ok((rows, experiments))
         })?;
-        let finish = |(mut row, latest): (RunRow, Option<Latest>)| {
-            row.state = state::state(&self.root.run(&row.id), &row.config, latest.as_ref())?;
+        let finish = |(mut row, known): (RunRow, Known)| {
+            row.state = state::state(&self.root.run(&row.id), &row.config, &known)?;
             if let RunState::Interrupted { step } = row.state {
                 row.step = step; // what lies beyond is logged, but will be done again
             }
@@ -164,12 +164,9 @@ fn looking_for(prefix: &str) -> String {
 }
 
 /// All of a run but its experiments and its state, which waits for a look at the folder.
-fn run_row(index: &Connection, row: &Row) -> rusqlite::Result<(RunRow, Option<Latest>)> {
-    let latest = match row.get::<_, Option<u32>>("last_attempt")? {
-        Some(_) => Some(Latest::from_row(row)?),
-        None => None,
-    };
-    let goes_on = latest.as_ref().is_some_and(|l| l.outcome.is_none() && l.gave_up.is_none());
+fn run_row(index: &Connection, row: &Row) -> rusqlite::Result<(RunRow, Known)> {
+    let known = Known::from_row(row)?;
+    let goes_on = known.latest.as_ref().is_some_and(|l| l.outcome.is_none() && l.gave_up.is_none());
     let run = RunRow {
         id: id(row)?,
         experiments: Vec::new(),
@@ -186,7 +183,7 @@ fn run_row(index: &Connection, row: &Row) -> rusqlite::Result<(RunRow, Option<La
         ready: from_json_option(row, "ready")?,
         created: row.get("created")?,
     };
-    Ok((run, latest))
+    Ok((run, known))
 }
 
 /// The experiments of the runs that a query chose, the latest first.

@@ -74,7 +74,7 @@ fn freeze(root: &Root, run: &FrozenRun) -> Result<()> {
     if files::write_new(&path, &text)? {
         return Ok(());
     }
-    let there: FrozenRun = files::read_json(&path)?;
+    let there = FrozenRun::read(&path)?;
     if there.id == run.id {
         return Ok(());
     }

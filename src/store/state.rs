@@ -1,5 +1,5 @@
 //! Where a run stands. Not a column: it follows from how its latest attempt ended, from whether a worker holds the run's
-//! lock now, and from the checkpoints in its folder.
+//! lock now, from the checkpoints in its folder, and from what was said of it since.
 
 use rusqlite::Row;
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// What the index knows of the latest attempt at a run.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Latest {
     /// Who runs it, where it said so.
     pub started: Option<Started>,
@@ -32,20 +32,47 @@ impl Latest {
     }
 }
 
+/// What of the index decides where a run stands.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// Its latest attempt, where there is one.
+    pub latest: Option<Latest>,
+    /// Why nobody shall start it, where somebody said so after that attempt.
+    pub skipped: Option<String>,
+}
+
+impl Known {
+    /// From the columns of `runs` and of its latest attempt.
+    pub fn from_row(row: &Row) -> rusqlite::Result<Self> {
+        let last: Option<u32> = row.get("last_attempt")?;
+        let latest = last.map(|_| Latest::from_row(row)).transpose()?;
+        let skipped_after: Option<u32> = row.get("skipped_attempt")?;
+        let skipped = match skipped_after.is_some_and(|after| last.unwrap_or(0) <= after) {
+            true => row.get("skipped")?,
+            false => None,
+        };
+        Ok(Self { latest, skipped })
+    }
+}
+
 /// Where a run stands.
-pub fn state(folder: &RunFolder, config: &RunConfig, latest: Option<&Latest>) -> Result<RunState> {
+pub fn state(folder: &RunFolder, config: &RunConfig, known: &Known) -> Result<RunState> {
+    let latest = known.latest.as_ref();
     if latest.is_some_and(|l| l.outcome == Some(Outcome::Done)) {
         return Ok(RunState::Done);
     }
     if Lock::is_held(&folder.lock())? {
         return Ok(running(folder, config, latest));
     }
+    if let Some(why) = &known.skipped {
+        return Ok(RunState::Skipped { why: why.clone() });
+    }
     Ok(match latest {
         None => RunState::Queued,
         Some(Latest { gave_up: Some(why), .. }) => RunState::Failed { why: why.clone() },
         Some(Latest { outcome: Some(Outcome::Failed { why, .. }), .. }) => RunState::Failed { why: why.clone() },
         Some(Latest { outcome: Some(Outcome::Interrupted { step }), .. }) => RunState::Interrupted { step: *step },
-        Some(_) => RunState::Interrupted { step: checkpoints::latest_step(folder).unwrap_or(0) },
+        Some(_) => RunState::Interrupted { step: checkpoints::latest_step(folder).ok().flatten().unwrap_or(0) },
     })
 }
 
@@ -69,7 +96,8 @@ mod tests {
         let folder = RunFolder::new(dir.path());
         let mut config = RunConfig::default();
         config.run.device = "cpu".into();
-        let of = |latest: &Latest| state(&folder, &config, Some(latest)).unwrap();
+        let known = |latest: Option<&Latest>| Known { latest: latest.cloned(), skipped: None };
+        let of = |latest: &Latest| state(&folder, &config, &known(Some(latest))).unwrap();
 
         let started = Started { device: "cuda:1".into(), at: 7, ..Started::default() };
         let silent = Latest { started: Some(started), ..Latest::default() };
@@ -78,7 +106,7 @@ mod tests {
         let stopped = Latest { outcome: Some(Outcome::Interrupted { step: 9 }), ..Latest::default() };
         let done = Latest { outcome: Some(Outcome::Done), ..Latest::default() };
 
-        assert_eq!(state(&folder, &config, None).unwrap(), RunState::Queued);
+        assert_eq!(state(&folder, &config, &known(None)).unwrap(), RunState::Queued);
         assert_eq!(of(&silent), RunState::Interrupted { step: 0 });
         assert_eq!(of(&gave_up), RunState::Failed { why: "killed".into() });
         assert_eq!(of(&failed), RunState::Failed { why: "nan".into() });
@@ -88,7 +116,7 @@ mod tests {
         let held = Lock::try_take(&folder.lock()).unwrap().unwrap();
         assert_eq!(of(&silent), RunState::Running { slot: "cuda:1".into(), since: 7 });
         for latest in [None, Some(&failed), Some(&stopped), Some(&gave_up)] {
-            let state = state(&folder, &config, latest).unwrap();
+            let state = state(&folder, &config, &known(latest)).unwrap();
             assert!(matches!(state, RunState::Running { slot, since } if slot == "cpu" && since > 7), "a new attempt");
         }
         assert_eq!(of(&done), RunState::Done, "its worker is about to leave");

@@ -1,6 +1,6 @@
 //! Reconciles the index with all folders. Looks at sizes first: where nothing changed, nothing is read or locked.
 
-use std::{collections::HashMap, fs::DirEntry, path::Path};
+use std::{collections::HashMap, io::ErrorKind, path::Path};
 
 use super::{
     Store,
@@ -9,7 +9,7 @@ use super::{
     ingest::{self, Known},
     lines::{News, news},
 };
-use crate::base::{Result, folders::RunFolder};
+use crate::base::{Result, files, folders::RunFolder};
 
 impl Store {
     /// Takes in what all folders have new and forgets what has no folder any more. Does nothing to a store that is for
@@ -18,15 +18,15 @@ impl Store {
     /// An index with neither runs nor experiments beside it was copied to be read, and stays as it is.
     ///
     /// # Errors
-    /// [`Exit::Store`](crate::base::Exit::Store) where the index cannot be read or written. What cannot be read of the
-    /// folders is kept as [`Damage`](super::Damage).
+    /// [`Exit::Store`](crate::base::Exit::Store) where the index cannot be read or written, or the folders of runs or of
+    /// experiments cannot be listed, lest all that they hold be forgotten. What cannot be read of one of them is kept as [`Damage`](super::Damage).
     pub fn sync(&mut self) -> Result<()> {
-        let runs: Vec<String> = folder_names(&self.root.runs()).into_iter().filter(|name| is_run(name)).collect();
+        let runs: Vec<String> = folder_names(&self.root.runs())?.into_iter().filter(|name| is_run(name)).collect();
         if self.read_only || (runs.is_empty() && !self.root.experiments().exists()) {
             return Ok(());
         }
         self.sync_runs(&runs)?;
-        self.sync_experiments(&folder_names(&self.root.experiments()))?;
+        self.sync_experiments(&folder_names(&self.root.experiments())?)?;
         self.sync_damage()
     }
 
@@ -37,7 +37,7 @@ impl Store {
             let folder = RunFolder::new(root.runs().join(name));
             let behind = match known.remove(name) {
                 Some(known) => known.is_behind(&folder),
-                None => folder.config().exists(),
+                None => folder.config().try_exists().unwrap_or(true), // why it cannot be read is to be said
             };
             if behind {
                 self.write(|index| ingest::take_run(index, &root, &folder))?;
@@ -65,10 +65,19 @@ impl Store {
         self.write(|index| known.keys().try_for_each(|name| experiments::forget(index, &root, name)))
     }
 
-    /// Forgets the damage of files that are gone.
+    /// Forgets the damage of files that are gone, and of folders that can be listed again.
     fn sync_damage(&mut self) -> Result<()> {
         let mut gone = self.damage()?;
-        gone.retain(|damage| !self.root.path().join(&damage.file).exists());
+        gone.retain(|damage| {
+            let path = self.root.path().join(&damage.file);
+            let is_listed_again = || path.parent() == Some(&self.root.runs()) && path.read_dir().is_ok();
+            // A file that could be read but for what follows; nothing follows, or it would be read again.
+            let has_no_more = || {
+                damage.file.ends_with(".jsonl")
+                    && path.metadata().is_ok_and(|m| m.is_file() && m.len() <= damage.offset)
+            };
+            !path.try_exists().unwrap_or(true) || is_listed_again() || has_no_more()
+        });
         if gone.is_empty() {
             return Ok(());
         }
@@ -77,16 +86,16 @@ impl Store {
 }
 
 /// The folders in a folder, sorted; none where it is absent. Names that are not UTF-8 are not ours.
-fn folder_names(path: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let is_folder = |entry: &DirEntry| match entry.file_type() {
-        Ok(kind) if kind.is_symlink() => entry.path().is_dir(),
-        kind => kind.is_ok_and(|kind| kind.is_dir()),
+fn folder_names(path: &Path) -> Result<Vec<String>> {
+    // What cannot be looked at stays: it is there, and may be a folder.
+    let is_folder = |name: &String| match path.join(name).metadata() {
+        Ok(metadata) => metadata.is_dir(),
+        Err(e) => e.kind() != ErrorKind::NotFound,
     };
-    let folders = entries.filter(is_folder);
-    let mut names: Vec<String> = folders.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let names = files::names(path)?.into_iter().filter_map(|name| name.into_string().ok());
+    let mut names: Vec<String> = names.filter(is_folder).collect();
     names.sort_unstable();
-    names
+    Ok(names)
 }
 
 /// Whether a folder under `runs/` is named like a run's.

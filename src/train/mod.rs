@@ -13,7 +13,7 @@ use std::{
     time::Instant,
 };
 
-use checkpoint::{At, Origin, Progress, State};
+use checkpoint::{At, Norm, Origin, Progress, State};
 
 use crate::{
     base::{
@@ -160,11 +160,11 @@ impl<'a> Trainer<'a> {
             simd: engine.simd(),
             processor: engine.processor(),
             version: env!("CARGO_PKG_VERSION").into(),
+            binary: machine::binary().into(),
         };
         job.may_write()?;
         checkpoint::clean(job.folder);
-        let mut warn = |message| sink.emit(&Event::Warning { at: clock::now(), message }, false);
-        let loaded = checkpoint::load(job.folder, &mut *engine, &origin, &mut warn)?;
+        let loaded = checkpoint::load(job.folder, &mut *engine, &origin, sink)?;
         if let (None, Some(parent)) = (&loaded, &config.run.init_from) {
             engine.write(Part::Params, &weights_of(job.root, parent, &*engine)?)?;
         }
@@ -248,6 +248,9 @@ impl<'a> Trainer<'a> {
         if loss.is_finite() {
             self.progress.last_finite = Some(At { step, loss });
         }
+        if grad_norm.is_finite() {
+            self.progress.last_norm = Some(Norm { step, norm: grad_norm });
+        }
         Ok(self.fail_unless_finite(&[("loss of", loss), ("gradient norm of", grad_norm)]))
     }
 
@@ -265,6 +268,9 @@ impl<'a> Trainer<'a> {
         self.sink.emit(&Event::Eval(eval), true)?;
         self.progress.evaluated = true;
         self.progress.val_loss = Some(val_loss);
+        if val_loss.is_finite() {
+            self.progress.last_val = Some(At { step, loss: val_loss });
+        }
         if val_loss.is_finite() && self.progress.best.is_none_or(|best| val_loss < best.loss) {
             self.progress.best = Some(At { step, loss: val_loss });
         }
@@ -287,13 +293,29 @@ impl<'a> Trainer<'a> {
     /// With `on_nan: stop`, how the run ends where one of these values of the step that was reached is not finite.
     fn fail_unless_finite(&self, values: &[(&str, f64)]) -> Option<Outcome> {
         let (what, value) = values.iter().find(|(_, value)| !value.is_finite())?;
-        let last = match self.progress.last_finite {
-            Some(At { step, loss }) => format!("the last finite training loss was {loss:.4} in step {step}"),
-            None => "no training loss has been finite".into(),
-        };
+        let last = last_finite(&self.progress);
         let hint = if self.config.train.dtype == Dtype::F16 { "; f16 overflows where bf16 does not" } else { "" };
         let why = format!("the {what} step {} is {value}; {last}{hint}", self.progress.step);
         (self.config.train.on_nan == OnNan::Stop).then_some(Outcome::Failed { why, retry: false })
+    }
+}
+
+/// `last finite: loss 3.21 and gradient norm 1.4 in step 170, validation loss 3.30 after step 150`: where a run that
+/// diverged last was well.
+fn last_finite(progress: &Progress) -> String {
+    let loss = |at: At| format!("loss {:.4}", at.loss);
+    let norm = |at: Norm| format!("gradient norm {:.4}", at.norm);
+    let mut parts = match (progress.last_finite, progress.last_norm) {
+        (Some(l), Some(n)) if l.step == n.step => vec![format!("{} and {} in step {}", loss(l), norm(n), l.step)],
+        (l, n) => {
+            let loss = l.map(|at| format!("{} in step {}", loss(at), at.step));
+            loss.into_iter().chain(n.map(|at| format!("{} in step {}", norm(at), at.step))).collect()
+        }
+    };
+    parts.extend(progress.last_val.map(|at| format!("validation {} after step {}", loss(at), at.step)));
+    match parts.is_empty() {
+        true => "no loss has been finite".into(),
+        false => format!("last finite: {}", parts.join(", ")),
     }
 }
 
@@ -302,9 +324,9 @@ fn weights_of(root: &Root, run: &str, engine: &dyn Engine) -> Result<Vec<f32>> {
     let doing = format!("taking initial weights from run {run} (run.init_from)");
     let id: RunId = run.parse().map_err(|why: String| Error::new(Exit::Spec, &doing, why))?;
     let saved = checkpoint::best(&root.run(&id))
-        .map_err(|e| Error::new(e.exit, &doing, e))?
+        .map_err(|e| e.within(&doing))?
         .ok_or_else(|| Error::new(Exit::Spec, &doing, "it has no checkpoint here").hint("train that run first"))?;
-    saved.weights(engine.layout()).map_err(|e| Error::new(e.exit, doing, e))
+    saved.weights(engine.layout()).map_err(|e| e.within(doing))
 }
 
 fn ms(begin: Instant) -> f64 {

@@ -103,12 +103,13 @@ impl Screen {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         match state {
             RunState::Done => entry.done = entry.steps,
-            RunState::Failed { .. } => entry.steps = entry.done, // what it has left is no work any more
+            RunState::Failed { .. } | RunState::Skipped { .. } => entry.steps = entry.done, // what it has left is no work any more
             _ => {}
         }
         let text = match state {
             RunState::Failed { why } => format!("failed       {}: {why}", entry.label),
             RunState::Interrupted { step } => format!("interrupted  {} after step {step}", entry.label),
+            RunState::Skipped { why } => format!("skipped      {}: {why}", entry.label),
             other => format!("{:<12} {}", other.word(), entry.label),
         };
         self.line(&text);

@@ -108,7 +108,7 @@ pub fn dump(root: &Root) -> String {
     let index = Connection::open_with_flags(root.database(), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
     [
         "SELECT id, created, config, journal, attempts, last_attempt, ready_attempt, step, best_step, best_val_loss,
-                last_val_loss, tokens_per_second
+                last_val_loss, tokens_per_second, skipped, skipped_attempt
          FROM runs ORDER BY id",
         "SELECT id, leaves.path, leaves.value FROM leaves JOIN runs USING (run) ORDER BY id, path",
         "SELECT id, attempt, events, started, ready, from_step, ended, outcome, gave_up

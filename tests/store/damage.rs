@@ -1,6 +1,6 @@
 //! Half lines, bad files, lost files, indexes of other versions and none at all.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use exp::{
     base::{Exit, folders::Root},
@@ -114,6 +114,45 @@ fn a_file_that_could_not_be_read_is_read_when_it_can() {
     assert_eq!((store.damage().unwrap(), store.curve(&ids[0], "lr").unwrap().len()), (vec![], 1));
 }
 
+/// Puts a symbolic link to itself in the place of a folder: as root, no mode keeps one from listing it, this does.
+fn loop_in_place_of(folder: &Path) -> impl FnOnce() + use<> {
+    let away = folder.with_extension("away");
+    fs::rename(folder, &away).unwrap();
+    std::os::unix::fs::symlink(folder, folder).unwrap();
+    let folder = folder.to_owned();
+    move || {
+        fs::remove_file(&folder).unwrap();
+        fs::rename(away, folder).unwrap();
+    }
+}
+
+#[test]
+fn what_cannot_be_listed_is_not_forgotten() {
+    let (home, mut store, ids) = Home::with_runs(2);
+    home.append(&ids[0], 1, &[started(1), ready(0), step(1, 1.0)]);
+    store.sync().unwrap();
+    let before = dump(&home.root);
+    for folder in [home.root.runs(), home.root.experiments()] {
+        // The index is open already: it is the listing alone that fails.
+        let index = fs::read(home.root.database()).unwrap();
+        let put_back = loop_in_place_of(&folder);
+        let error = store.sync().unwrap_err();
+        assert!(error.exit == Exit::Store && error.doing == format!("listing {}", folder.display()), "{error}");
+        put_back();
+        assert_eq!(fs::read(home.root.database()).unwrap(), index);
+    }
+    assert_eq!(dump(&home.root), before);
+
+    let put_back = loop_in_place_of(home.root.run(&ids[0]).path());
+    store.sync().unwrap();
+    assert_eq!(store.metrics(&ids[0]).unwrap()["train/loss"], [(1, 1.0)], "the run stays");
+    let damage = store.damage().unwrap();
+    assert!(damage.iter().any(|d| d.file == home.root.relative(home.root.run(&ids[0]).path())), "{damage:?}");
+    put_back();
+    store.sync().unwrap();
+    assert_eq!((store.damage().unwrap(), dump(&home.root)), (vec![], before));
+}
+
 #[test]
 fn what_has_no_folder_is_forgotten_but_a_copied_index_is_not() {
     let (home, mut store, ids) = Home::with_runs(3);
@@ -225,6 +264,40 @@ fn an_index_of_version_1_opens_and_says_what_it_said() {
 }
 
 #[test]
+fn an_index_of_version_1_is_migrated_and_keeps_every_row() {
+    let home = Home::new();
+    fs::create_dir_all(home.root.runs()).unwrap();
+    let old = Connection::open(home.root.database()).unwrap();
+    old.execute_batch(include_str!("version-1.sql")).unwrap();
+    const TABLES: [&str; 9] =
+        ["runs", "leaves", "attempts", "metric_names", "metrics", "warnings", "artifacts", "experiments", "members"];
+    let rows = |index: &Connection| -> Vec<Vec<String>> {
+        let columns = |table: &str| -> Vec<String> {
+            let sql = format!("SELECT name FROM pragma_table_info('{table}') WHERE name NOT LIKE 'skipped%'");
+            index.prepare(&sql).unwrap().query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+        };
+        let of = |table: &str| {
+            let columns = columns(table);
+            let mut statement = index.prepare(&format!("SELECT {} FROM {table}", columns.join(", "))).unwrap();
+            let text = |row: &rusqlite::Row| (0..columns.len()).map(|n| format!("{:?}|", row.get_ref(n))).collect();
+            statement.query_map([], |row| Ok(text(row))).unwrap().map(Result::unwrap).collect::<Vec<String>>()
+        };
+        TABLES.iter().map(|table| of(table)).collect()
+    };
+    let version = |index: &Connection| index.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0)).unwrap();
+    let (before, was) = (rows(&old), version(&old));
+    assert!(before[0].len() == 2 && before.iter().filter(|rows| rows.is_empty()).count() < 2, "it holds something");
+    drop(old);
+    drop(Store::open(&home.root).unwrap());
+    let index = Connection::open(home.root.database()).unwrap();
+    assert_eq!((was, version(&index)), (1, 2));
+    assert_eq!(rows(&index), before);
+    let skipped =
+        index.query_row("SELECT count(*) FROM runs WHERE skipped IS NOT NULL", [], |row| row.get::<_, i64>(0));
+    assert_eq!(skipped, Ok(0), "nothing that was there is skipped");
+}
+
+#[test]
 fn a_newer_index_is_refused_with_both_versions() {
     let (home, store, _) = Home::with_runs(1);
     drop(store);
@@ -232,7 +305,7 @@ fn a_newer_index_is_refused_with_both_versions() {
     let before = fs::read(home.root.database()).unwrap();
     for error in [Store::open(&home.root).unwrap_err(), Store::open_existing(&home.root).unwrap_err()] {
         assert_eq!(error.exit, Exit::Store);
-        assert!(error.why.contains("version 99") && error.why.contains("up to 1"), "{error}");
+        assert!(error.why.contains("version 99") && error.why.contains("up to 2"), "{error}");
     }
     assert_eq!(fs::read(home.root.database()).unwrap(), before);
 }

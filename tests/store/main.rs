@@ -5,3 +5,4 @@ mod damage;
 mod model;
 mod processes;
 mod runs;
+mod skips;

@@ -10,7 +10,13 @@ case $7 in
    printf '{"event":"finished","at":1,"outcome":{"outcome":"interrupted","step":%d}}\n' ${#line} > "$attempt/events.jsonl"
    exit 130 ;;
 5) cat > /dev/null; exit 1 ;;
-6) sleep 600 & echo '{"event":"warning","at":1,"message":"ready"}'; wait ;;
+6) sleep 600 & echo "{\"event\":\"warning\",\"at\":$$,\"message\":\"ready\"}"; wait ;;
 7) echo '{"event":"finished","at":1,"outcome":{"outcome":"failed","why":"no space left","retry":false}}'; exit 5 ;;
 8) echo "{\"event\":\"warning\",\"at\":$RAYON_NUM_THREADS,\"message\":\"$9\"}"; exit 75 ;;
+9) sleep 600 & echo "{\"event\":\"warning\",\"at\":$$,\"message\":\"ready\"}"; exit 1 ;;
+10) setsid sh -c 'echo "{\"event\":\"warning\",\"at\":$$,\"message\":\"away\"}"; : > "$0"; exec sleep 600' "$5/away" &
+    until [ -e "$5/away" ]; do sleep 0.01; done
+    exit 1 ;;
+11) mkdir "$attempt"; printf 'memory allocation of 4096 bytes failed\nstack backtrace:\n' > "$attempt/log.txt"; kill -ABRT $$ ;;
+12) mkdir "$attempt"; echo 'free(): invalid pointer' > "$attempt/log.txt"; kill -ABRT $$ ;;
 esac

@@ -2,8 +2,8 @@
 //!
 //! With packed weights (small models) each call is one matrix product. Without, tasks take some columns of the result
 //! each: they pack the part of the matrix that these need into memory of their own, and use it for all rows. So a large
-//! model needs no second copy of its weights, and what a thread packs stays in its own cache: with a part of the matrix
-//! packed by all threads and rows shared among them, two threads took 1.5 times the processor time of one.
+//! model needs no second copy of its weights, and what a thread packs stays in its own cache. A step of 6 layers of width
+//! 384 on two threads took 1000 ms with a part of the matrix packed by all threads and rows shared among them, 860 so.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -29,7 +29,8 @@ pub struct RowsMut<'a> {
     pub ld: usize,
 }
 
-/// Tasks of a product for each helper: one that is slowed down leaves more of them to the others.
+/// Tasks of a product for each helper: one that is slowed down leaves more of them to the others (with 2 instead of 8 a
+/// quarter of the steps took over 997 instead of 948 ms on a machine whose cores have other users).
 const TASKS: usize = 8;
 
 /// y = x·Wᵀ + b

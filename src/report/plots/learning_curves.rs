@@ -18,6 +18,9 @@ const START: f64 = 0.05;
 /// Values this many times apart are drawn on a logarithmic scale.
 const RATIO_FOR_LOG: f64 = 30.0;
 
+/// Marks of values that are no finite number that a panel has room for.
+const MAX_MARKS: usize = 50;
+
 /// Loss over steps and over training time.
 pub struct LearningCurves;
 
@@ -52,6 +55,7 @@ impl Plot for LearningCurves {
             start,
             timing(&curves),
             not_done(&curves, frame),
+            not_finite(&curves),
             notes::no_room(no_room),
         ];
         let notes = notes.into_iter().filter(|n| !n.is_empty()).collect();
@@ -111,8 +115,12 @@ fn add(panel: &mut Panel, line: &FacetLine, curves: &Curves, x: &dyn Fn(&Spread)
     let points = |c: &[Spread]| -> Vec<_> { c.iter().filter_map(|s| Some((x(s)?, s.mean))).collect() };
     let band = |c: &[Spread]| c.iter().filter_map(|s| Some((x(s)?, s.lo, s.hi))).collect();
     let (val, train) = (points(&curves.val), points(&curves.train));
-    if curves.failed {
-        let last = |p: &[(f64, f64)]| p.iter().rev().find(|p| p.1.is_finite()).copied();
+    let marks = [&train, &val].into_iter().flat_map(|points| breaks(points));
+    let room = MAX_MARKS.saturating_sub(panel.gaps.len());
+    panel.gaps.extend(marks.take(room).map(|(x, y)| Gap { x, y, ink }));
+    let ends_finite = |p: &[(f64, f64)]| p.last().is_none_or(|p| p.1.is_finite());
+    if curves.failed && ends_finite(&train) && ends_finite(&val) {
+        let last = |p: &[(f64, f64)]| p.last().copied();
         let ends = [last(&train), last(&val)].into_iter().flatten().max_by(|a, b| a.0.total_cmp(&b.0));
         panel.gaps.extend(ends.map(|(x, y)| Gap { x, y: Some(y), ink }));
     }
@@ -128,6 +136,34 @@ fn add(panel: &mut Panel, line: &FacetLine, curves: &Curves, x: &dyn Fn(&Spread)
     let spread = if curves.runs.len() > 1 { band(&curves.val) } else { Vec::new() };
     panel.series.push(series("", Line::Faint, train, Vec::new()));
     panel.series.push(series(&line.label, Line::Strong, val, spread));
+}
+
+/// Where a line stops being a finite number, each time: the first x of which that holds, and the value before it.
+fn breaks(points: &[(f64, f64)]) -> Vec<(f64, Option<f64>)> {
+    let mut last = None;
+    let mut broken = false;
+    let mut found = Vec::new();
+    for &(x, y) in points {
+        match y.is_finite() {
+            true => last = Some(y),
+            false if !broken => found.push((x, last)),
+            false => {}
+        }
+        broken = !y.is_finite();
+    }
+    found
+}
+
+/// What the marks of values that are no finite number mean; empty where there are none.
+fn not_finite(curves: &[Curves]) -> String {
+    let breaks = |c: &Curves| [&c.train, &c.val].iter().any(|curve| curve.iter().any(|s| !s.mean.is_finite()));
+    match curves.iter().any(breaks) {
+        true => format!(
+            "× marks where a loss stops being a finite number, at the height of the last that was (at most {MAX_MARKS} \
+             in a panel)."
+        ),
+        false => String::new(),
+    }
 }
 
 /// Legend entries that explain both kinds of lines.

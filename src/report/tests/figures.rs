@@ -204,9 +204,38 @@ fn a_failed_run_s_curve_ends_in_a_cross_and_never_shows_what_is_not_finite() {
     let panel = panels(&figure)[4];
     assert_eq!(panel.title, "lr 0.1");
     assert_eq!(panel.gaps.len(), 3);
-    assert!(panel.gaps.iter().all(|g| g.x == 169.0 && g.y.is_some_and(f64::is_finite)), "{:?}", panel.gaps);
+    assert!(panel.gaps.iter().all(|g| g.x == 170.0 && g.y.is_some_and(f64::is_finite)), "{:?}", panel.gaps);
     let (lo, hi) = panel.y.range.unwrap();
     assert!(lo.is_finite() && hi.is_finite());
+}
+
+#[test]
+fn each_stretch_of_values_that_are_no_number_has_one_mark() {
+    let with = |nan: &dyn Fn(u64) -> bool| {
+        let frame = edited(grid("nan", &[], 1, &[("train.steps", json!(400))]), |_, run| {
+            run.val.iter_mut().filter(|p| nan(p.step)).for_each(|p| p.value = f64::NAN);
+            run.train.iter_mut().filter(|p| nan(p.step)).for_each(|p| p.value = f64::INFINITY);
+            run.train[0].value = 4.0;
+            settle(run);
+        });
+        let before = frame.runs[0].train.iter().map(|p| p.value).collect::<Vec<_>>();
+        (figure(&frame, "learning_curves"), before)
+    };
+    let (nan, train) = with(&|step| (101..=150).contains(&step) || step == 300 || step == 302);
+    for panel in panels(&nan) {
+        let heights: Vec<_> = panel.gaps.iter().map(|g| g.y.unwrap()).collect();
+        assert_eq!(heights[..3], [train[99], train[298], train[300]], "of the training loss, one a stretch");
+        assert_eq!(heights.len(), 4, "and one of the validation loss after step 300");
+    }
+    let steps = panels(&nan)[0];
+    assert_eq!(steps.gaps.iter().map(|g| g.x).collect::<Vec<_>>(), [101.0, 300.0, 302.0, 300.0]);
+    let note = nan.notes.iter().find(|n| n.contains('×')).unwrap();
+    assert!(note.starts_with("× marks where a loss stops being a finite number"), "{note}");
+
+    let (every_other, _) = with(&|step| step % 2 == 1 && step > 100);
+    assert!(panels(&every_other).iter().all(|panel| panel.gaps.len() == 50), "more would be a smear");
+    let (never, _) = with(&|_| false);
+    assert!(panels(&never).iter().all(|p| p.gaps.is_empty()) && never.notes.iter().all(|n| !n.contains('×')));
 }
 
 #[test]

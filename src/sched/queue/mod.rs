@@ -9,21 +9,21 @@
 //!     │ └──────Ended: died, tries are left─┼────┘
 //!     └──Settled: unfinished── Elsewhere ◄─┘ ──Settled: done, failed──► Ended
 //! ```
+//!
+//! Here is what is started; [`ends`] has how it comes to an end, [`place`] the devices.
+
+mod ends;
+mod place;
 
 use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
 
-use super::Summary;
+use self::place::{Load, Place, Share};
+use super::{Summary, needs::Needs};
 use crate::{
     base::RunId,
-    event::{Outcome, RunState},
-    exec::{Ended, device::kind},
+    event::{CANCELLED, RunState},
+    exec::Ended,
 };
-
-/// How long a run that died waits before it is started again; twice as long after each further death.
-const RETRY_AFTER: Duration = Duration::from_millis(500);
-
-/// How long a run that used up its time may take to write a checkpoint.
-const GRACE: Duration = Duration::from_secs(30);
 
 /// A run to be seen to.
 #[derive(Clone, Debug)]
@@ -40,6 +40,8 @@ pub struct Task {
     pub timeout: Option<Duration>,
     /// The step of its last checkpoint, where it was begun before.
     pub from: Option<u64>,
+    /// What it needs of memory: where less did not suffice, it is skipped. `None` where it is tried in any case.
+    pub needs: Option<Needs>,
 }
 
 /// Where a run stands in the queue.
@@ -56,7 +58,7 @@ pub enum Standing {
         /// When it was started.
         since: Duration,
         /// Whether it used up its time.
-        overdue: Overdue,
+        overdue: Stopping,
     },
     /// Another process trains it.
     Elsewhere,
@@ -64,17 +66,10 @@ pub enum Standing {
     Ended(RunState),
 }
 
-/// A part of a device.
+/// How far matters have got with a run that is not to go on.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Share {
-    place: usize,
-    threads: usize,
-}
-
-/// How far matters have got with a run's time.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Overdue {
-    /// It is in time.
+pub enum Stopping {
+    /// It may go on.
     No,
     /// It was asked to stop then.
     Asked(Duration),
@@ -97,6 +92,8 @@ pub enum Input {
     Elsewhere { run: RunId },
     /// The run's worker is gone, or could not be started.
     Ended { run: RunId, ended: Ended },
+    /// A person asks for that run to stop, wherever it is trained.
+    Cancelled { run: RunId },
     /// No other process trains the run any more, and this is how it was left.
     Settled { run: RunId, state: RunState },
 }
@@ -113,6 +110,8 @@ pub enum Action {
     Kill { run: RunId },
     /// Put on record why no attempt follows its last one.
     GiveUp { run: RunId, why: String },
+    /// Put on record why it is not to be started.
+    Skip { run: RunId, why: String },
     /// Tell that another process trains it.
     Await { run: RunId },
     /// Tell how it ended.
@@ -134,6 +133,8 @@ struct Entry {
     task: Task,
     standing: Standing,
     deaths: u32,
+    /// Whether a person cancelled it.
+    cancelled: Stopping,
 }
 
 impl Entry {
@@ -151,39 +152,14 @@ impl Entry {
     fn is_running(&self) -> bool {
         matches!(self.standing, Standing::Running { .. })
     }
-}
 
-/// A device, and how it is cut up.
-#[derive(Debug)]
-struct Place {
-    device: String,
-    /// Threads that may compute on it at once.
-    threads: usize,
-    /// Runs that may be on it at once.
-    jobs: usize,
-    /// Other sweeps hold all of it, as far as we know; asked again at the next tick.
-    busy: bool,
-}
-
-impl Place {
-    fn fits(&self, task: &Task) -> bool {
-        task.device == self.device || task.device == kind(&self.device)
+    fn is_cancelled(&self) -> bool {
+        self.cancelled != Stopping::No
     }
 
-    /// Threads for the next of `waiting` runs: an equal part of the device; for the last runs an equal part of what is
-    /// idle, the earlier and longer ones first where it does not come out even.
-    fn portion(&self, load: &Load, waiting: usize) -> usize {
-        let (free, open) = (self.threads - load.threads, self.jobs - load.jobs);
-        let idle = if waiting <= open { free.div_ceil(waiting) } else { 0 };
-        idle.max(self.threads / self.jobs).min(free)
+    fn is_overdue(&self) -> bool {
+        matches!(self.standing, Standing::Running { overdue: Stopping::Asked(_) | Stopping::Killed, .. })
     }
-}
-
-/// What of a place is in use.
-#[derive(Clone, Debug, Default)]
-struct Load {
-    threads: usize,
-    jobs: usize,
 }
 
 /// The state machine.
@@ -195,6 +171,10 @@ pub struct Queue {
     order: Vec<usize>,
     places: Vec<Place>,
     halt: Halt,
+    /// Whether a signal asked us to stop.
+    asked: bool,
+    /// Whether the first run that fails stops the others.
+    fail_fast: bool,
 }
 
 impl Queue {
@@ -202,15 +182,14 @@ impl Queue {
     /// devices. `jobs` runs at a time are on the CPU: by default one per core, since runs side by side finish a sweep
     /// sooner than one after the other on all cores; and never more than there are runs or cores.
     pub fn new(tasks: Vec<(Task, Standing)>, cores: usize, gpus: &[String], jobs: Option<usize>) -> Self {
-        let entries: Vec<Entry> =
-            tasks.into_iter().map(|(task, standing)| Entry { task, standing, deaths: 0 }).collect();
-        let place = |device: &str, threads| Place { device: device.into(), threads, jobs: 1, busy: false };
-        let mut cpu = place("cpu", cores.max(1));
+        let entry = |(task, standing)| Entry { task, standing, deaths: 0, cancelled: Stopping::No };
+        let entries: Vec<Entry> = tasks.into_iter().map(entry).collect();
+        let mut cpu = Place::new("cpu", cores.max(1));
         let ended = |entry: &&Entry| matches!(entry.standing, Standing::Ended(_));
         let runs = entries.iter().filter(|entry| cpu.fits(&entry.task) && !ended(entry)).count();
         cpu.jobs = jobs.unwrap_or(cpu.threads).min(runs).clamp(1, cpu.threads);
         let side_by_side = cpu.jobs > 1 || !gpus.is_empty();
-        let places = std::iter::once(cpu).chain(gpus.iter().map(|gpu| place(gpu, 1))).collect();
+        let places = std::iter::once(cpu).chain(gpus.iter().map(|gpu| Place::new(gpu, 1))).collect();
         let mut order: Vec<usize> = (0..entries.len()).collect();
         if side_by_side {
             // The longest first, so that none is left running alone at the end; equals in the order of the spec.
@@ -218,7 +197,13 @@ impl Queue {
             order.sort_by(|&a, &b| flops(b).partial_cmp(&flops(a)).unwrap_or(Ordering::Equal));
         }
         let index = entries.iter().enumerate().map(|(at, entry)| (entry.task.run, at)).collect();
-        Self { entries, index, order, places, halt: Halt::No }
+        Self { entries, index, order, places, halt: Halt::No, asked: false, fail_fast: false }
+    }
+
+    /// Whether the first run that fails for good stops the others.
+    pub fn fail_fast(mut self, is_so: bool) -> Self {
+        self.fail_fast = is_so;
+        self
     }
 
     /// Why fewer runs go at once on the CPU than were asked for, where that is so.
@@ -234,12 +219,16 @@ impl Queue {
     pub fn step(&mut self, now: Duration, input: Input) -> Vec<Action> {
         let mut actions = Vec::new();
         match input {
-            Input::Tick => self.tick(now, &mut actions),
+            Input::Tick => {
+                self.places.iter_mut().for_each(|place| place.busy = false);
+                self.check_times(now, &mut actions);
+            }
             Input::Signal => self.signal(&mut actions),
             Input::Granted { run, threads } => self.granted(now, run, threads, &mut actions),
-            Input::Busy { run } => self.busy(now, run),
+            Input::Busy { run } => self.busy(now, run, &mut actions),
             Input::Elsewhere { run } => self.elsewhere(run, &mut actions),
             Input::Ended { run, ended } => self.ended(now, run, ended, &mut actions),
+            Input::Cancelled { run } => self.cancel(now, run, &mut actions),
             Input::Settled { run, state } => self.settled(now, run, state, &mut actions),
         }
         if self.halt == Halt::No {
@@ -252,7 +241,8 @@ impl Queue {
     pub fn is_over(&self) -> bool {
         let idle = |entry: &Entry| match entry.standing {
             Standing::Ended(_) => true,
-            Standing::Waiting(_) | Standing::Elsewhere => self.halt != Halt::No,
+            Standing::Waiting(_) => self.halt != Halt::No || self.is_stranded(&entry.task),
+            Standing::Elsewhere => self.halt != Halt::No,
             Standing::Starting(_) | Standing::Running { .. } => false,
         };
         self.entries.iter().all(idle)
@@ -265,11 +255,15 @@ impl Queue {
 
     /// What became of every run.
     pub fn summary(&self) -> Summary {
-        let mut summary = Summary::default();
+        let stranded = self.entries.iter().any(|entry| entry.is_waiting() && self.is_stranded(&entry.task));
+        let failed_fast = self.fail_fast && self.halt != Halt::No;
+        let mut summary = Summary { by_failure: !self.asked && (stranded || failed_fast), ..Summary::default() };
         for Entry { task, standing, .. } in &self.entries {
             let list = match standing {
                 Standing::Ended(RunState::Done) => &mut summary.done,
                 Standing::Ended(RunState::Interrupted { .. }) => &mut summary.interrupted,
+                Standing::Ended(RunState::Skipped { why }) if why == CANCELLED => &mut summary.queued,
+                Standing::Ended(RunState::Skipped { .. }) => &mut summary.skipped,
                 Standing::Ended(_) => &mut summary.failed,
                 Standing::Elsewhere => &mut summary.elsewhere,
                 _ if task.from.is_some() => &mut summary.interrupted,
@@ -289,9 +283,7 @@ impl Queue {
             if !matches!(entry.standing, Standing::Waiting(from) if from <= now) {
                 continue;
             }
-            let has_room = |place: &Place, load: &Load| load.jobs < place.jobs && load.threads < place.threads;
-            let fits =
-                |(at, place): &(usize, &Place)| place.fits(&entry.task) && !place.busy && has_room(place, &loads[*at]);
+            let fits = |(at, place): &(usize, &Place)| place.fits(&entry.task) && place.has_room(&loads[*at]);
             let Some((at, place)) = self.places.iter().enumerate().find(fits) else { continue };
             let share = Share { place: at, threads: place.portion(&loads[at], waiting[at]) };
             let (run, device) = (entry.task.run, place.device.clone());
@@ -312,39 +304,30 @@ impl Queue {
         loads
     }
 
+    /// Whether every device that a run could be on is set aside.
+    fn is_stranded(&self, task: &Task) -> bool {
+        !self.places.iter().any(|place| place.fits(task) && !place.aside)
+    }
+
     fn waiting_for(&self, place: &Place) -> usize {
         self.entries.iter().filter(|entry| entry.is_waiting() && place.fits(&entry.task)).count()
     }
 
-    fn tick(&mut self, now: Duration, actions: &mut Vec<Action>) {
-        self.places.iter_mut().for_each(|place| place.busy = false);
-        for Entry { task, standing, .. } in &mut self.entries {
-            let Standing::Running { since, overdue, .. } = standing else { continue };
-            match *overdue {
-                Overdue::No if task.timeout.is_some_and(|timeout| now >= *since + timeout) => {
-                    *overdue = Overdue::Asked(now);
-                    actions.push(Action::Stop { run: task.run });
-                }
-                Overdue::Asked(at) if now >= at + GRACE => {
-                    *overdue = Overdue::Killed;
-                    actions.push(Action::Kill { run: task.run });
-                }
-                _ => {}
-            }
-        }
-    }
-
     fn signal(&mut self, actions: &mut Vec<Action>) {
-        self.halt = match self.halt {
-            Halt::No => Halt::Gently,
-            Halt::Gently | Halt::AtOnce => Halt::AtOnce,
-        };
-        let running = self.entries.iter().filter(|entry| entry.is_running());
-        actions.extend(running.filter_map(|entry| self.halting(entry.task.run)));
+        // One that comes while a failed run already stops the others is the first that a person sends.
+        self.halt = if self.asked { Halt::AtOnce } else { Halt::Gently };
+        self.asked = true;
+        actions.extend(self.halt_all());
         if self.halt == Halt::Gently && !actions.is_empty() {
             actions
                 .push(Action::Say("stopping: running runs write a checkpoint; ask again to end them at once".into()));
         }
+    }
+
+    /// What a stop request means for all running runs.
+    fn halt_all(&self) -> impl Iterator<Item = Action> {
+        let running = self.entries.iter().filter(|entry| entry.is_running());
+        running.filter_map(|entry| self.halting(entry.task.run))
     }
 
     /// What a stop request means for a running run.
@@ -361,15 +344,23 @@ impl Queue {
         let Some(entry) = self.entry(run) else { return };
         if let Standing::Starting(share) = entry.standing {
             let share = Share { threads, ..share };
-            entry.standing = Standing::Running { share, since: now, overdue: Overdue::No };
+            entry.standing = Standing::Running { share, since: now, overdue: Stopping::No };
+            if entry.is_cancelled() {
+                entry.cancelled = Stopping::Asked(now);
+                actions.push(Action::Stop { run });
+            }
         }
     }
 
-    fn busy(&mut self, now: Duration, run: RunId) {
+    fn busy(&mut self, now: Duration, run: RunId, actions: &mut Vec<Action>) {
         let Some(entry) = self.entry(run) else { return };
         if let Standing::Starting(share) = entry.standing {
             entry.standing = Standing::Waiting(now);
+            let is_cancelled = entry.is_cancelled();
             self.places[share.place].busy = true;
+            if is_cancelled {
+                self.leave(run, actions);
+            }
         }
     }
 
@@ -381,83 +372,10 @@ impl Queue {
         }
     }
 
-    fn settled(&mut self, now: Duration, run: RunId, state: RunState, actions: &mut Vec<Action>) {
-        let Some(entry) = self.entry(run) else { return };
-        if !matches!(entry.standing, Standing::Starting(_) | Standing::Elsewhere) {
-            return;
-        }
-        match state {
-            RunState::Running { .. } => self.elsewhere(run, actions),
-            RunState::Done | RunState::Failed { .. } | RunState::Skipped { .. } => self.end(run, state, actions),
-            RunState::Interrupted { step } => {
-                entry.task.from = Some(step);
-                entry.standing = Standing::Waiting(now);
-            }
-            RunState::Queued => entry.standing = Standing::Waiting(now),
-        }
-    }
-
-    fn ended(&mut self, now: Duration, run: RunId, ended: Ended, actions: &mut Vec<Action>) {
-        let halted = self.halt != Halt::No;
-        let Some(entry) = self.entry(run).filter(|entry| entry.share().is_some()) else { return };
-        let in_time = !matches!(entry.standing, Standing::Running { overdue: Overdue::Asked(_) | Overdue::Killed, .. });
-        let state = match ended {
-            Ended::Elsewhere => return self.elsewhere(run, actions),
-            Ended::Finished(Outcome::Done) => RunState::Done,
-            Ended::Finished(Outcome::Failed { why, retry }) => {
-                if retry && !halted {
-                    entry.task.from.get_or_insert(0); // it has begun; the store knows how far it came
-                    if self.again(now, run, &why, "from its last checkpoint", actions) {
-                        return;
-                    }
-                }
-                RunState::Failed { why }
-            }
-            Ended::Finished(Outcome::Interrupted { .. }) | Ended::Died { .. } if !in_time => {
-                let limit = entry.task.timeout.unwrap_or_default().as_secs_f64();
-                return self.give_up(run, format!("timed out after {limit} s"), actions);
-            }
-            Ended::Finished(Outcome::Interrupted { step }) => RunState::Interrupted { step },
-            Ended::Died { step, .. } if halted => RunState::Interrupted { step },
-            Ended::Died { why, step, retry } => {
-                entry.task.from = Some(step);
-                if !(retry && self.again(now, run, &why, &format!("from step {step}"), actions)) {
-                    self.give_up(run, why, actions);
-                }
-                return;
-            }
-        };
-        self.end(run, state, actions);
-    }
-
-    /// Lets a run wait for another try, later after each, unless it has had them all.
-    fn again(&mut self, now: Duration, run: RunId, why: &str, from: &str, actions: &mut Vec<Action>) -> bool {
-        let Some(entry) = self.entry(run).filter(|entry| entry.deaths < entry.task.retries) else { return false };
-        entry.standing = Standing::Waiting(now + RETRY_AFTER * 2u32.saturating_pow(entry.deaths).min(1 << 10));
-        entry.deaths += 1;
-        let of = entry.task.retries;
-        let go_on = format!("starting it again {from} (try {} of {of})", entry.deaths);
-        actions.push(Action::Say(format!("{}: {why}; {go_on}", run.short())));
-        true
-    }
-
-    fn give_up(&mut self, run: RunId, why: String, actions: &mut Vec<Action>) {
-        actions.push(Action::GiveUp { run, why: why.clone() });
-        self.end(run, RunState::Failed { why }, actions);
-    }
-
-    fn end(&mut self, run: RunId, state: RunState, actions: &mut Vec<Action>) {
-        if let Some(entry) = self.entry(run) {
-            entry.standing = Standing::Ended(state.clone());
-            actions.push(Action::Report { run, state });
-        }
-    }
-
     fn entry(&mut self, run: RunId) -> Option<&mut Entry> {
         self.index.get(&run).map(|&at| &mut self.entries[at])
     }
 }
 
 #[cfg(test)]
-#[path = "queue_tests.rs"]
 mod tests;

@@ -1,10 +1,13 @@
 //! Stories told to the queue: some that a person would tell, and many that chance does.
 
-use std::collections::BTreeMap;
+mod ends;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::event::Outcome;
 
 fn id(n: usize) -> RunId {
     RunId([n as u8; 32])
@@ -15,7 +18,7 @@ fn seconds(s: f64) -> Duration {
 }
 
 fn task(n: usize, device: &str, flops: f64) -> (Task, Standing) {
-    let task = Task { run: id(n), device: device.into(), flops, retries: 1, timeout: None, from: None };
+    let task = Task { run: id(n), device: device.into(), flops, retries: 1, timeout: None, from: None, needs: None };
     (task, Standing::Waiting(Duration::ZERO))
 }
 
@@ -264,20 +267,35 @@ struct World {
     /// Runs that other processes train.
     foreign: Vec<RunId>,
     done: Vec<RunId>,
+    cancelled: BTreeSet<RunId>,
+    /// The devices that were set aside.
+    aside: Vec<String>,
     signals: usize,
 }
 
 impl World {
+    /// Runs on the CPU.
     fn new(runs: usize, cores: usize, jobs: usize) -> Self {
-        let tasks = (0..runs).map(|n| task(n, "cpu", (n % 3) as f64)).collect();
+        Self::on("cpu", &[], runs, cores, jobs)
+    }
+
+    /// Runs on two GPUs, with a thread each.
+    fn with_gpus(runs: usize) -> Self {
+        Self::on("cuda", &["cuda:0".to_owned(), "cuda:1".to_owned()], runs, 2, 2)
+    }
+
+    fn on(device: &str, gpus: &[String], runs: usize, cores: usize, jobs: usize) -> Self {
+        let tasks = (0..runs).map(|n| task(n, device, (n % 3) as f64)).collect();
         Self {
-            queue: Queue::new(tasks, cores, &[], Some(jobs)),
+            queue: Queue::new(tasks, cores, gpus, Some(jobs)),
             now: 0.0,
             cores,
             jobs,
             workers: BTreeMap::new(),
             foreign: Vec::new(),
             done: Vec::new(),
+            cancelled: BTreeSet::new(),
+            aside: Vec::new(),
             signals: 0,
         }
     }
@@ -290,10 +308,12 @@ impl World {
             let mut asked = Vec::new();
             for action in self.queue.step(seconds(self.now), input) {
                 match action {
-                    Action::Start { run, threads, .. } => {
+                    Action::Start { run, threads, device } => {
                         prop_assert_eq!(self.signals, 0, "started after a stop request");
                         prop_assert!(!self.workers.contains_key(&run), "two workers for one run");
                         prop_assert!(!self.done.contains(&run), "a done run was started");
+                        prop_assert!(!self.cancelled.contains(&run), "a cancelled run was started");
+                        prop_assert!(!self.aside.contains(&device), "a run was started on a device that is set aside");
                         prop_assert!(threads >= 1);
                         inputs.push(self.start(run, threads, chance));
                     }
@@ -307,7 +327,10 @@ impl World {
                         inputs.push(Input::Ended { run, ended: killed() });
                     }
                     Action::Report { run, state: RunState::Done } => self.done.push(run),
-                    Action::GiveUp { .. } | Action::Await { .. } | Action::Report { .. } | Action::Say(_) => {}
+                    Action::Say(what) => {
+                        self.aside.extend(what.split_once(" is set aside").map(|(at, _)| at.to_owned()))
+                    }
+                    Action::GiveUp { .. } | Action::Skip { .. } | Action::Await { .. } | Action::Report { .. } => {}
                 }
             }
             if is_signal && self.signals == 0 {
@@ -355,6 +378,12 @@ impl World {
                 let state = if chance > 99 { RunState::Done } else { RunState::Interrupted { step: 1 } };
                 Input::Settled { run, state }
             }
+            (13, _, foreign) => {
+                self.foreign.extend(foreign);
+                let run = id(which % 12);
+                self.cancelled.insert(run);
+                Input::Cancelled { run }
+            }
             (15, _, foreign) if chance > 200 => {
                 self.foreign.extend(foreign);
                 Input::Signal
@@ -371,10 +400,10 @@ impl World {
 proptest! {
     #[test]
     fn whatever_happens_no_run_has_two_workers_no_core_two_threads_and_all_ends(
-        (runs, cores, jobs) in (0usize..12, 1usize..6, 1usize..8),
+        (runs, cores, jobs, on_gpus) in (0usize..12, 1usize..6, 1usize..8, any::<bool>()),
         story in prop::collection::vec((any::<u8>(), any::<usize>(), any::<u8>()), 0..60),
     ) {
-        let mut world = World::new(runs, cores, jobs);
+        let mut world = if on_gpus { World::with_gpus(runs) } else { World::new(runs, cores, jobs) };
         for (what, which, chance) in story {
             world.happens(what, which, chance)?;
         }
@@ -397,10 +426,11 @@ proptest! {
         prop_assert!(world.queue.is_over(), "{:?}", world.queue);
         prop_assert!(world.workers.is_empty(), "a worker was left behind");
         let s = world.queue.summary();
-        let lists = [s.done, s.failed, s.interrupted, s.queued, s.elsewhere];
+        let lists = [s.done, s.failed, s.interrupted, s.queued, s.elsewhere, s.skipped];
         prop_assert_eq!(lists.iter().map(Vec::len).sum::<usize>(), runs, "every run is in one list");
         if world.signals == 0 {
-            prop_assert!(lists[3].is_empty() && lists[4].is_empty(), "all was seen to");
+            let seen_to = lists[3].iter().all(|run| world.aside.len() == 2 || world.cancelled.contains(run));
+            prop_assert!(seen_to && lists[4].is_empty(), "all was seen to");
         }
     }
 }

@@ -1,0 +1,191 @@
+//! Writes checkpoints, and removes those that are not to be kept.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io::Write,
+    path::Path,
+};
+
+use serde::Serialize;
+
+use super::{BAD, DAMAGED, MODEL, MOMENTS, OPTIMIZER, STATE, Saved, State, list, ranked};
+use crate::{
+    base::{
+        Context, Error, Exit, Result,
+        checkpoints::{MANIFEST, Manifest},
+        clock::{self, Millis},
+        files,
+        folders::RunFolder,
+    },
+    engine::{Engine, Part},
+    event::{Checkpointed, FileRef},
+    model::safetensors,
+    spec::config::CheckpointConfig,
+};
+
+/// How many checkpoints that are of no use any more are kept, for people who want to know why.
+const KEPT_ASIDE: usize = 2;
+
+/// Writes a checkpoint, removes what `keep` does not ask for, and moves the pointers. What was logged up to this step
+/// must be durable before. `may_write` is asked before each change to the run's folder, and what it says ends the rest.
+pub fn save(
+    folder: &RunFolder,
+    attempt: u32,
+    engine: &dyn Engine,
+    state: &State,
+    keep: &CheckpointConfig,
+    may_write: &dyn Fn() -> Result<()>,
+) -> Result<Checkpointed> {
+    let progress = &state.progress;
+    let all = folder.checkpoints();
+    let name = format!("step-{}.attempt-{attempt}", progress.step);
+    let (aside, path) = (all.join(format!(".aside-{name}")), all.join(&name));
+    let rename = |files| -> std::io::Result<_> {
+        fs::rename(&aside, &path)?;
+        files::sync_folder(&all)?;
+        Ok(files)
+    };
+    let written = room(folder, &path, engine)
+        .and_then(|()| write(&aside, engine, state, may_write))
+        .and_then(|files| may_write().map(|()| files))
+        .and_then(|files| rename(files).doing(Exit::Store, || format!("writing the checkpoint {}", path.display())));
+    let files = written.inspect_err(|_| {
+        if may_write().is_ok() {
+            let _ = fs::remove_dir_all(&aside); // what is wrong with the disk is said already
+        }
+    })?;
+    let removed = prune(folder, keep, may_write)?.iter().map(Saved::relative).collect();
+    may_write()?;
+    point(folder)?;
+    let best = progress.evaluated && progress.best.is_some_and(|best| best.step == progress.step);
+    Ok(Checkpointed {
+        at: clock::now(),
+        step: progress.step,
+        folder: format!("checkpoints/{name}"),
+        files,
+        best,
+        removed,
+    })
+}
+
+/// Errors where the disk has no room for another checkpoint: to find that out by filling it would take the last room from
+/// everybody else.
+fn room(folder: &RunFolder, path: &Path, engine: &dyn Engine) -> Result<()> {
+    const BESIDES: u64 = 64 << 10; // state, manifest, names of tensors
+    let need = 3 * size_of::<f32>() as u64 * engine.layout().len() as u64 + BESIDES;
+    // What cannot be asked is found out by writing.
+    let Ok(disk) = rustix::fs::statvfs(folder.path()) else { return Ok(()) };
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    if disk.f_blocks == 0 || free >= need {
+        return Ok(());
+    }
+    let full = std::io::Error::from(rustix::io::Errno::NOSPC);
+    let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    let why = format!("{full}: it needs {:.1} MB, and {:.1} MB are free", megabytes(need), megabytes(free));
+    Err(Error::new(Exit::Store, format!("writing the checkpoint {}", path.display()), why).io(full.kind()))
+}
+
+/// Removes what a killed attempt left half written. The worker that trains the run writes here alone; in the run's own
+/// folder others may be at it.
+pub fn clean(folder: &RunFolder) {
+    files::sweep(&folder.checkpoints(), Millis::MIN);
+    files::sweep(folder.path(), files::DAY);
+}
+
+/// Writes all files of a checkpoint into a new folder, the manifest last; each is durable on return.
+fn write(aside: &Path, engine: &dyn Engine, state: &State, may_write: &dyn Fn() -> Result<()>) -> Result<Vec<FileRef>> {
+    may_write()?;
+    files::make_folder(aside).doing(Exit::Store, || format!("making {}", aside.display()))?;
+    let tensors = |parts: &[(&str, Part)]| -> Result<Vec<u8>> {
+        let values =
+            parts.iter().map(|&(prefix, part)| Ok((prefix, engine.read(part)?))).collect::<Result<Vec<_>>>()?;
+        let views: Vec<_> = values.iter().map(|(prefix, values)| (*prefix, values.as_slice())).collect();
+        safetensors::to_bytes(engine.layout(), &views)
+    };
+    let files = vec![
+        put(aside, MODEL, &tensors(&[("", Part::Params)])?, may_write)?,
+        put(aside, OPTIMIZER, &tensors(&[(MOMENTS[0], Part::Moment1), (MOMENTS[1], Part::Moment2)])?, may_write)?,
+        put(aside, STATE, &json(state)?, may_write)?,
+    ];
+    put(aside, MANIFEST, &json(&Manifest { files: files.clone() })?, may_write)?;
+    files::sync_folder(aside).doing(Exit::Store, || format!("writing {}", aside.display()))?;
+    Ok(files)
+}
+
+/// How much of a file is written between one question whether it may be, and the next.
+const PIECE: usize = 64 << 20;
+
+/// Writes one file, durably.
+fn put(folder: &Path, name: &str, bytes: &[u8], may_write: &dyn Fn() -> Result<()>) -> Result<FileRef> {
+    let path = folder.join(name);
+    let doing = || format!("writing {}", path.display());
+    may_write()?;
+    let mut file = File::create(&path).doing(Exit::Store, doing)?;
+    for piece in bytes.chunks(PIECE) {
+        may_write()?;
+        file.write_all(piece).doing(Exit::Store, doing)?;
+        if bytes.len() > PIECE {
+            file.sync_data().doing(Exit::Store, doing)?; // so that a slow disk is seen to get on
+        }
+    }
+    file.sync_all().doing(Exit::Store, doing)?;
+    Ok(FileRef { name: name.into(), bytes: bytes.len() as u64, blake3: blake3::hash(bytes).to_hex().to_string() })
+}
+
+fn json(value: &impl Serialize) -> Result<Vec<u8>> {
+    serde_json::to_vec_pretty(value).doing(Exit::Unexpected, || "writing the state of a checkpoint".into())
+}
+
+/// Makes the pointers name the newest checkpoint and the best.
+pub fn point(folder: &RunFolder) -> Result<()> {
+    let all = list(folder)?;
+    for (pointer, saved) in [("last", all.first()), ("best", ranked(&all).first().or(all.first()))] {
+        if let Some(saved) = saved {
+            files::write_atomic(&folder.checkpoints().join(pointer), format!("{}\n", saved.name()).as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes all checkpoints but the newest `keep_last` and the best `keep_best`, and moves damaged ones aside; returns
+/// what stands among the checkpoints no more. One that cannot be read now is left alone.
+fn prune(folder: &RunFolder, keep: &CheckpointConfig, may_write: &dyn Fn() -> Result<()>) -> Result<Vec<Saved>> {
+    let (mut gone, rest): (Vec<Saved>, Vec<Saved>) = list(folder)?.into_iter().partition(Saved::is_damaged);
+    for damaged in &gone {
+        may_write()?;
+        damaged.move_aside(DAMAGED)?;
+    }
+    let whole: Vec<Saved> = rest.into_iter().filter(|s| s.manifest().is_ok()).collect();
+    let best = ranked(&whole).into_iter().take(keep.keep_best).collect::<Vec<_>>();
+    for unwanted in whole.into_iter().skip(keep.keep_last).filter(|saved| !best.contains(saved)) {
+        may_write()?;
+        remove(folder, &unwanted.path)?;
+        gone.push(unwanted);
+    }
+    tidy(folder)?;
+    Ok(gone)
+}
+
+/// Removes all but the newest of the checkpoints that were moved aside: a file system that damages one damages more, and
+/// they must not fill it.
+pub fn tidy(folder: &RunFolder) -> Result<()> {
+    let all = folder.checkpoints();
+    let was = |name: &OsString| {
+        let name = name.to_str()?;
+        let checkpoint = [DAMAGED, BAD].into_iter().find_map(|why| name.strip_prefix(why)?.strip_prefix('-'))?;
+        Saved::at(all.join(checkpoint)).map(|saved| ((saved.attempt, saved.step), all.join(name)))
+    };
+    let mut aside: Vec<_> = files::names(&all)?.iter().filter_map(was).collect();
+    aside.sort_by(|(a, _), (b, _)| b.cmp(a));
+    aside.iter().skip(KEPT_ASIDE).try_for_each(|(_, path)| remove(folder, path))
+}
+
+/// Removes a checkpoint. It vanishes at once, so that no half of one is ever met.
+fn remove(folder: &RunFolder, path: &Path) -> Result<()> {
+    let mut name = OsString::from(files::ASIDE);
+    name.push(path.file_name().unwrap_or_default());
+    let aside = folder.checkpoints().join(name);
+    let remove = || fs::rename(path, &aside).and_then(|()| fs::remove_dir_all(&aside));
+    remove().doing(Exit::Store, || format!("removing {}", path.display()))
+}
