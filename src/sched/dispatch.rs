@@ -280,9 +280,13 @@ impl Dispatcher<'_> {
         Ok(waits)
     }
 
-    fn perform(&mut self, action: Action) -> Result<Option<Input>> {
+    fn perform(&mut self, action: Action) -> Result<Vec<Input>> {
         match action {
-            Action::Start { run, device, threads } => return self.start(run, &device, threads).map(Some),
+            // Its place may have been made free by what the same request ended.
+            Action::Start { run, .. } if self.cancels.arrived(&run) => {
+                return Ok(vec![Input::Cancelled { run }, Input::Settled { run, state: self.catch_up(&run)? }]);
+            }
+            Action::Start { run, device, threads } => return Ok(vec![self.start(run, &device, threads)?]),
             Action::Stop { run } => self.active.get_mut(&run).into_iter().for_each(|active| active.handle.stop()),
             Action::Kill { run } => self.active.get_mut(&run).into_iter().for_each(|active| active.handle.kill()),
             Action::GiveUp { run, why } => self.give_up(&run, why),
@@ -295,7 +299,7 @@ impl Dispatcher<'_> {
             Action::Report { run, state } => self.observer.see(&Progress::Ended { run, state }),
             Action::Say(message) => self.observer.see(&Progress::Message(message)),
         }
-        Ok(None)
+        Ok(Vec::new())
     }
 
     fn start(&mut self, run: RunId, device: &str, threads: usize) -> Result<Input> {
