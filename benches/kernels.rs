@@ -9,8 +9,10 @@ use exp::{
         Buffer, Level,
         adamw::{Rates, adamw},
         attention::{self, Gradient, Heads, Scratch},
-        gemm::{Lhs, Rhs, Start, gemm, pack_rows, pack_transposed, packed_len},
-        loss, norm, pointwise,
+        gemm::{Lhs, Rhs, Start, gemm},
+        loss, norm,
+        pack::{pack_rows, pack_transposed, packed_len},
+        pointwise,
     },
 };
 

@@ -7,7 +7,7 @@
 //! that activations stay near the cache. Neither depends on threads, so these change no bit of a result.
 
 use crate::{
-    kernels::{Buffer, attention::Scratch, gemm::packed_len},
+    kernels::{Buffer, attention::Scratch, pack::packed_len},
     model::Layout,
     spec::{RunConfig, config::ModelConfig},
 };

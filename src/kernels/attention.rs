@@ -8,7 +8,8 @@
 
 use super::{
     Buffer, Level,
-    gemm::{Lhs, Rhs, Start, gemm, pack_transposed, packed_len},
+    gemm::{Lhs, Rhs, Start, gemm},
+    pack::{pack_transposed, packed_len},
     pointwise::exp2,
     simd::kernel,
 };

@@ -10,6 +10,7 @@ pub mod columns;
 pub mod gemm;
 pub mod loss;
 pub mod norm;
+pub mod pack;
 pub mod pointwise;
 pub mod simd;
 

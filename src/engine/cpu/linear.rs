@@ -12,7 +12,8 @@ use rayon::prelude::*;
 use super::{Cx, weights::Linear};
 use crate::kernels::{
     Buffer, Columns,
-    gemm::{DEPTH, Lhs, Rhs, Start, gemm, gemm_columns, pack_rows, pack_transposed, packed_len},
+    gemm::{DEPTH, Lhs, Rhs, Start, gemm, gemm_columns},
+    pack::{pack_rows, pack_transposed, packed_len},
     pointwise,
 };
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::{
-    kernels::{Buffer, Level, gemm},
+    kernels::{Buffer, Level, pack},
     model::Layout,
     spec::config::ModelConfig,
 };
@@ -65,7 +65,7 @@ impl Weights {
             let weight = named(&format!("{name}.weight"));
             let outputs = weight.len() / inputs;
             let first = packed;
-            packed += gemm::packed_len(inputs, outputs, panel);
+            packed += pack::packed_len(inputs, outputs, panel);
             Linear { bias: range(&format!("{name}.bias")), weight, outputs, inputs, packed: first..packed }
         };
         let blocks = (0..m.layers)
@@ -111,7 +111,7 @@ impl Weights {
         }
         tasks.into_par_iter().for_each(|(linear, part)| {
             let shape = [linear.inputs, linear.outputs];
-            gemm::pack_transposed(level, &params[linear.weight.clone()], linear.inputs, shape, part, 0);
+            pack::pack_transposed(level, &params[linear.weight.clone()], linear.inputs, shape, part, 0);
         });
     }
 }
