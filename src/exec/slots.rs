@@ -5,7 +5,7 @@
 //!
 //! Whoever takes slots of a kind holds the kind's turn while doing so; whoever found none keeps the turn until it gets
 //! some. So two sweeps on one machine alternate, and nobody waits for ever: not for one that has been stopped while it
-//! was waiting either, since a turn that is not asked for again within [`PATIENCE`] counts as passed.
+//! was waiting either, since a turn that is not asked for again within five seconds counts as passed.
 
 use std::{
     collections::BTreeMap,
