@@ -1,6 +1,8 @@
 //! Leases and locks in real processes: schedulers that are killed, workers that are stopped, machines that are not seen,
 //! terminals that go away. No core is given twice, no run is trained by two, and nobody else's process is touched.
 
+mod lab;
+
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -19,10 +21,9 @@ use exp::{
         lease::Lease,
         machine::Identity,
     },
-    event::{Event, Expansion, Observer, Progress, RunState, Started},
+    event::{Event, Observer, Progress, RunState, Started},
     exec::{Executor, Handle, Job, Message, Slot, device},
-    sched::{self, Options},
-    spec,
+    sched::{self, Options, Plan},
     store::Store,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -86,16 +87,8 @@ impl Lab {
     }
 
     /// A spec planned and registered, as `exp run` does before it starts anything.
-    fn plan(&self, spec: &str) -> (Store, sched::Plan) {
-        let path = self.folder.path().join("planned.yaml");
-        fs::write(&path, spec).unwrap();
-        let mut store = Store::open(&self.root).unwrap();
-        let plan = sched::plan(&spec::load(&path, &[]).unwrap(), &self.root, Some(&store)).unwrap();
-        let frozen: Vec<_> = plan.runs.iter().map(|run| run.frozen.clone()).collect();
-        let members = frozen.iter().map(|run| run.id).collect();
-        let expansion = Expansion { at: 1, axes: plan.axes.clone(), members, spec: plan.spec.clone() };
-        store.register(&plan.experiment, &expansion, &frozen).unwrap();
-        (store, plan)
+    fn plan(&self, spec: &str) -> (Store, Plan) {
+        lab::plan(&self.root, &self.folder.path().join("planned.yaml"), spec)
     }
 
     /// A worker for the first attempt at a run, without a scheduler or a slot; this process is its parent.
@@ -108,9 +101,7 @@ impl Lab {
     }
 
     fn store(&self) -> Store {
-        let mut store = Store::open(&self.root).unwrap();
-        store.sync().unwrap();
-        store
+        lab::store(&self.root)
     }
 
     fn states(&self) -> Vec<RunState> {

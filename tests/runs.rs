@@ -1,9 +1,10 @@
 //! Sweeps in real processes: whatever is interrupted or killed, and whenever, what comes out in the end is what a
 //! straight run gives, to the bit.
 
+mod lab;
+
 use std::{
     cell::Cell,
-    collections::BTreeMap,
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{OnceLock, mpsc::Sender},
@@ -17,12 +18,12 @@ use exp::{
         files::Lock,
         folders::{Root, RunFolder},
     },
-    event::{Event, Expansion, Observer, Outcome, Progress, RunState},
+    event::{Event, Observer, Outcome, Progress, RunState},
     exec::{Ended, Executor, Handle, Inline, Job, Message, Slot, device},
     sched::{self, Options, Plan, Summary},
-    spec,
     store::{RunRow, Store},
 };
+use lab::Curves;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Two runs of a second or so.
@@ -35,9 +36,6 @@ checkpoint: {every: 30}
 run: {device: cpu}
 seeds: 2
 ";
-
-/// What a run computes: metric, then step and value, to the bit.
-type Curves = BTreeMap<RunId, BTreeMap<String, Vec<(u64, u64)>>>;
 
 /// A root, and specs to run under it.
 struct Lab {
@@ -72,15 +70,7 @@ impl Lab {
 
     /// A spec planned and registered, as `exp run` does before it starts anything.
     fn plan(&self, spec: &str) -> (Store, Plan) {
-        let path = self.folder.path().join("planned.yaml");
-        std::fs::write(&path, spec).unwrap();
-        let mut store = self.store();
-        let plan = sched::plan(&spec::load(&path, &[]).unwrap(), &self.root, Some(&store)).unwrap();
-        let frozen: Vec<_> = plan.runs.iter().map(|run| run.frozen.clone()).collect();
-        let members = frozen.iter().map(|run| run.id).collect();
-        let expansion = Expansion { at: 1, axes: plan.axes.clone(), members, spec: plan.spec.clone() };
-        store.register(&plan.experiment, &expansion, &frozen).unwrap();
-        (store, plan)
+        lab::plan(&self.root, &self.folder.path().join("planned.yaml"), spec)
     }
 
     /// Plans a spec and runs it in this process; returns what became of it, and all that was said.
@@ -92,9 +82,7 @@ impl Lab {
     }
 
     fn store(&self) -> Store {
-        let mut store = Store::open(&self.root).unwrap();
-        store.sync().unwrap();
-        store
+        lab::store(&self.root)
     }
 
     fn rows(&self) -> Vec<RunRow> {
@@ -102,16 +90,7 @@ impl Lab {
     }
 
     fn curves(&self) -> Curves {
-        let store = self.store();
-        let timed = ["tokens_per_second", "step_ms", "data_ms", "eval_ms", "mfu", "memory_bytes"];
-        let curves = |run: &RunRow| {
-            let metrics =
-                store.metrics(&run.id).unwrap().into_iter().filter(|(name, _)| !timed.contains(&name.as_str()));
-            metrics
-                .map(|(name, curve)| (name, curve.into_iter().map(|(step, x)| (step, x.to_bits())).collect()))
-                .collect()
-        };
-        store.runs(None).unwrap().iter().map(|run| (run.id, curves(run))).collect()
+        lab::curves(&self.store())
     }
 
     /// The workers that train now, by their process ids, and how many steps they have logged.

@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::lab::Curves;
 use exp::event::RunState;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;

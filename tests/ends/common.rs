@@ -1,21 +1,20 @@
 //! A root with specs, `exp` as a process, and its workers.
 
 use std::{
-    collections::BTreeMap,
     process::{Child, Command, Output, Stdio},
     thread::sleep,
     time::{Duration, Instant},
 };
 
+use crate::lab::{self, Curves};
 use exp::{
     base::{
         RunId,
         files::Lock,
         folders::{Root, RunFolder},
     },
-    event::{Event, Expansion},
-    sched::{self, Plan},
-    spec,
+    event::Event,
+    sched::Plan,
     store::{RunRow, Store},
 };
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
@@ -31,9 +30,6 @@ checkpoint: {every: 50}
 run: {device: cpu}
 seeds: 2
 ";
-
-/// What a run computes: metric, then step and value, to the bit.
-pub type Curves = BTreeMap<RunId, BTreeMap<String, Vec<(u64, u64)>>>;
 
 /// A root, and specs to run under it.
 pub struct Lab {
@@ -74,21 +70,11 @@ impl Lab {
 
     /// A spec planned and registered, as `exp run` does before it starts anything.
     pub fn plan(&self, spec: &str) -> (Store, Plan) {
-        let path = self.folder.path().join("tiny.yaml");
-        std::fs::write(&path, spec).unwrap();
-        let mut store = self.store();
-        let plan = sched::plan(&spec::load(&path, &[]).unwrap(), &self.root, Some(&store)).unwrap();
-        let frozen: Vec<_> = plan.runs.iter().map(|run| run.frozen.clone()).collect();
-        let members = frozen.iter().map(|run| run.id).collect();
-        let expansion = Expansion { at: 1, axes: plan.axes.clone(), members, spec: plan.spec.clone() };
-        store.register(&plan.experiment, &expansion, &frozen).unwrap();
-        (store, plan)
+        lab::plan(&self.root, &self.folder.path().join("tiny.yaml"), spec)
     }
 
     pub fn store(&self) -> Store {
-        let mut store = Store::open(&self.root).unwrap();
-        store.sync().unwrap();
-        store
+        lab::store(&self.root)
     }
 
     /// The runs in the order of the grid.
@@ -106,14 +92,7 @@ impl Lab {
     }
 
     pub fn curves(&self) -> Curves {
-        let store = self.store();
-        let timed = ["tokens_per_second", "step_ms", "data_ms", "eval_ms", "mfu", "memory_bytes"];
-        let curves = |run: &RunRow| {
-            let metrics = store.metrics(&run.id).unwrap().into_iter();
-            let metrics = metrics.filter(|(name, _)| !timed.contains(&name.as_str()));
-            metrics.map(|(name, curve)| (name, curve.iter().map(|(step, x)| (*step, x.to_bits())).collect())).collect()
-        };
-        store.runs(None).unwrap().iter().map(|run| (run.id, curves(run))).collect()
+        lab::curves(&self.store())
     }
 
     /// The first worker that has logged so many steps: its run and its process.

@@ -4,4 +4,6 @@
 mod cancel;
 mod common;
 mod failures;
+#[path = "../lab/mod.rs"]
+mod lab;
 mod memory;

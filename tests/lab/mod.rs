@@ -1,4 +1,4 @@
-//! What the tests of damage, kills and full disks share: a root, the real `exp` run on it, and what came out, to the bit.
+//! What tests with real processes share: a root, the real `exp` run on it, and what came out, to the bit.
 
 #![allow(dead_code)] // each test binary uses a part of it
 
@@ -16,7 +16,9 @@ use exp::{
         RunId,
         folders::{Root, RunFolder},
     },
-    event::Event,
+    event::{Event, Expansion},
+    sched::{self, Plan},
+    spec,
     store::{RunRow, Store},
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -63,20 +65,11 @@ impl Lab {
     }
 
     pub fn store(&self) -> Store {
-        let mut store = Store::open(&self.root).unwrap();
-        store.sync().unwrap();
-        store
+        store(&self.root)
     }
 
     pub fn curves(&self) -> Curves {
-        let store = self.store();
-        let timed = ["tokens_per_second", "step_ms", "data_ms", "eval_ms", "mfu", "memory_bytes"];
-        let curves = |run: &RunRow| {
-            let all = store.metrics(&run.id).unwrap().into_iter();
-            let bits = |curve: Vec<(u64, f64)>| curve.into_iter().map(|(step, x)| (step, x.to_bits())).collect();
-            all.filter(|(name, _)| !timed.contains(&name.as_str())).map(|(name, curve)| (name, bits(curve))).collect()
-        };
-        store.runs(None).unwrap().iter().map(|run| (run.id, curves(run))).collect()
+        curves(&self.store())
     }
 
     /// The folders of runs that have been begun.
@@ -90,6 +83,36 @@ impl Lab {
     pub fn folder(&self) -> RunFolder {
         self.folders().into_iter().next().unwrap()
     }
+}
+
+/// The index of a root, up to date.
+pub fn store(root: &Root) -> Store {
+    let mut store = Store::open(root).unwrap();
+    store.sync().unwrap();
+    store
+}
+
+/// What all runs of an index computed; how fast they did is left out.
+pub fn curves(store: &Store) -> Curves {
+    let timed = ["tokens_per_second", "step_ms", "data_ms", "eval_ms", "mfu", "memory_bytes"];
+    let curves = |run: &RunRow| {
+        let all = store.metrics(&run.id).unwrap().into_iter();
+        let bits = |curve: Vec<(u64, f64)>| curve.into_iter().map(|(step, x)| (step, x.to_bits())).collect();
+        all.filter(|(name, _)| !timed.contains(&name.as_str())).map(|(name, curve)| (name, bits(curve))).collect()
+    };
+    store.runs(None).unwrap().iter().map(|run| (run.id, curves(run))).collect()
+}
+
+/// A spec planned and registered, as `exp run` does before it starts anything.
+pub fn plan(root: &Root, path: &Path, spec: &str) -> (Store, Plan) {
+    fs::write(path, spec).unwrap();
+    let mut store = store(root);
+    let plan = sched::plan(&spec::load(path, &[]).unwrap(), root, Some(&store)).unwrap();
+    let frozen: Vec<_> = plan.runs.iter().map(|run| run.frozen.clone()).collect();
+    let members = frozen.iter().map(|run| run.id).collect();
+    let expansion = Expansion { at: 1, axes: plan.axes.clone(), members, spec: plan.spec.clone() };
+    store.register(&plan.experiment, &expansion, &frozen).unwrap();
+    (store, plan)
 }
 
 /// What a process said on standard error, and its exit code.
