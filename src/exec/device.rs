@@ -10,8 +10,10 @@ use crate::base::{Error, Exit, Result, machine};
 /// A device that runs can be trained on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceInfo {
-    /// `cpu`, `cuda:N`, `metal`.
+    /// `cpu`, `cuda:N`, `metal`: what a spec calls it.
     pub name: String,
+    /// What it is called by all processes of this machine alike, whichever devices each may use: a GPU's UUID.
+    pub id: String,
     /// The model name of the processor.
     pub model: String,
     /// Cores that this process may use; CPU only.
@@ -22,11 +24,28 @@ pub struct DeviceInfo {
     pub memory_free: Option<u64>,
 }
 
-/// Every device that this process may use, the CPU first.
+/// Knows what devices there are. Asked again, it says how much of their memory is free by then.
+pub trait Devices {
+    /// Every device that this process may use, the CPU first.
+    fn list(&self) -> Vec<DeviceInfo>;
+}
+
+/// The devices of this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ThisMachine;
+
+impl Devices for ThisMachine {
+    fn list(&self) -> Vec<DeviceInfo> {
+        list()
+    }
+}
+
+/// Every device of this machine that this process may use, the CPU first.
 pub fn list() -> Vec<DeviceInfo> {
     let memory = cpu_memory();
     let cpu = DeviceInfo {
         name: "cpu".into(),
+        id: "cpu".into(),
         model: machine::cpu_model(),
         cores: Some(cores()),
         memory_total: memory.map(|(total, _)| total),
@@ -137,7 +156,7 @@ fn metal_devices() -> Vec<DeviceInfo> {
 }
 
 fn gpu(name: String, model: String) -> DeviceInfo {
-    DeviceInfo { name, model, cores: None, memory_total: None, memory_free: None }
+    DeviceInfo { id: name.clone(), name, model, cores: None, memory_total: None, memory_free: None }
 }
 
 #[cfg(test)]
