@@ -45,7 +45,7 @@ impl Place {
     }
 
     fn open(&self, config: &DataConfig) -> Dataset {
-        data::open(config, &self.cache()).unwrap()
+        data::open(config, &self.cache(), &|| false).unwrap()
     }
 
     /// The folders of the token cache.
@@ -337,7 +337,8 @@ fn a_damaged_cache_is_made_again() {
             assert_eq!(whole(&place.open(&config)), before, "{name} {damaged:?}");
         }
     }
-    fs::create_dir_all(folder.with_extension("aside").join("rest of a killed process")).unwrap();
+    let aside = folder.with_file_name(format!(".aside-{}", folder.file_name().unwrap().to_str().unwrap()));
+    fs::create_dir_all(aside.join("rest of a killed process")).unwrap();
     fs::remove_dir_all(&folder).unwrap();
     assert_eq!(place.prepare(&config).unwrap(), info);
     assert_eq!(place.cached(), [folder]);

@@ -6,6 +6,7 @@ mod lab;
 use std::{
     collections::BTreeMap,
     fs::{self, File},
+    io::{BufRead, BufReader},
     os::unix::process::{CommandExt, ExitStatusExt},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -264,6 +265,42 @@ fn a_run_of_another_machine_is_taken_over_once_its_lease_is_not_renewed() {
     assert_eq!(scheduler.exit(), Some(0));
     assert!(begun.elapsed() > Duration::from_secs(4), "the lease had not ended");
     assert_eq!((lab.states(), folder.attempts().unwrap()), (vec![RunState::Done], vec![1]));
+}
+
+#[test]
+fn a_run_that_another_machine_trains_is_shown_as_running_while_its_lease_is_renewed() {
+    let lab = Lab::new();
+    let id = lab.plan(SPEC).1.runs[0].frozen.id;
+    let folder = lab.root.run(&id);
+    let identity = Identity { host: "vega".into(), boot: "its own".into(), pid: 17, started: 99 };
+    let lease = Lease { identity, ..Lease::new(1) };
+    fs::write(folder.lock(), serde_json::to_string(&lease).unwrap()).unwrap();
+    fs::create_dir(folder.attempt(1)).unwrap();
+    let started = Started { attempt: 1, pid: 17, host: "vega".into(), device: "cuda:3".into(), ..Started::default() };
+    fs::write(folder.events(1), serde_json::to_string(&Event::Started(started)).unwrap() + "\n").unwrap();
+    let ask = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_exp"));
+        let output = command.args(words).arg("--root").arg(lab.folder.path()).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let id = id.to_string();
+    assert!(ask(&["ls", "--json"]).contains("\"state\": \"running\""), "{}", ask(&["ls"]));
+    let shown = ask(&["show", &id]);
+    assert!(shown.contains("running on cuda:3") && shown.contains("vega"), "{shown}");
+    assert!(!shown.contains("killed"), "its attempt runs as well: {shown}");
+    let planned = lab.folder.path().join("planned.yaml");
+    assert!(ask(&["plan", planned.to_str().unwrap()]).contains("running elsewhere"));
+    let mut run = lab.exp("planned", SPEC, "30");
+    let mut waiting = Ends(run.stderr(Stdio::piped()).spawn().unwrap());
+    let said = BufReader::new(waiting.0.stderr.take().unwrap()).lines().map_while(Result::ok).next();
+    assert!(said.as_ref().is_some_and(|said| said.contains("1 trained by another process")), "{said:?}");
+    drop(waiting);
+
+    let file = File::options().write(true).open(folder.lock()).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+    assert!(ask(&["ls", "--json"]).contains("\"state\": \"interrupted\""), "{}", ask(&["ls"]));
+    let shown = ask(&["show", &id]);
+    assert!(shown.contains("interrupted at step 0"), "{shown}");
 }
 
 /// Stops a worker at some moment, has its run taken over, and lets it go on: it has to leave without another word.

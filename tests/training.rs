@@ -95,7 +95,7 @@ impl Bench {
         fs::write(&path, text).unwrap();
         config.data.path = Some(path.display().to_string());
         let id = RunId([7; 32]);
-        let info = data::open(&config.data, &root.cache()).unwrap().info().clone();
+        let info = data::open(&config.data, &root.cache(), &|| false).unwrap().info().clone();
         let frozen = FrozenRun { format: FORMAT, id, corpus_hash: info.hash, vocab_size: info.vocab_size, config };
         Self { folder: root.run(&id), root, frozen, attempts: 0, _dir: dir }
     }

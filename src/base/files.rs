@@ -61,7 +61,8 @@ fn written_aside(
     Ok(aside)
 }
 
-pub(super) fn folder_of(path: &Path) -> &Path {
+/// The folder that a file lies in; the current one for a bare name.
+pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

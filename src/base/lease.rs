@@ -6,6 +6,9 @@
 //! [`Watch`] counts how long it has itself seen that time stand still. No two clocks are ever compared, and time in
 //! which the watcher did not look counts for next to nothing: a laptop that was shut loses no runs.
 //!
+//! Who looks but once cannot watch. [`is_held`] takes the word of another machine's lease that was renewed lately, by
+//! the clocks of both: good enough to say where a run stands, and nothing is ever taken on the strength of it.
+//!
 //! A lease that stands still for a period may be [seized](Lease::seize). Its old holder, should it stir again, finds
 //! that at its [`Fence`], which it asks before everything that it writes.
 
@@ -40,6 +43,21 @@ pub fn period() -> Duration {
     asked.filter(|period| !period.is_zero()).unwrap_or(Duration::from_secs(30))
 }
 
+/// How far the clocks of machines that share a root may be apart, for those who look but once. Where they are further
+/// apart, a run of another machine looks interrupted while it is trained; one whose machine died looks as if it ran for
+/// that much longer.
+const SKEW: Duration = Duration::from_secs(60);
+
+/// Whether somebody holds the run whose lock file is at `path`, as far as one look can tell: its lock is held, or stands in
+/// the name of another machine, whose locks may be invisible here, and was renewed within a [`period`] and a minute.
+pub fn is_held(path: &Path) -> Result<bool> {
+    if Lock::is_held(path)? {
+        return Ok(true);
+    }
+    let elsewhere = Lease::read(path)?.filter(|(lease, _)| !lease.identity.is_here());
+    Ok(elsewhere.is_some_and(|(_, sight)| sight.age().abs() <= (period() + SKEW).as_secs_f64()))
+}
+
 /// What stands in a run's lock: who trains the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
@@ -56,6 +74,14 @@ pub struct Lease {
 pub struct Sight {
     token: String,
     renewed: i128,
+}
+
+impl Sight {
+    /// How long ago the lease was renewed, in seconds, if the clock of its machine and that of this one were the same.
+    fn age(&self) -> f64 {
+        let now = i128::from(clock::now()) * 1_000_000;
+        (now - self.renewed) as f64 / 1e9
+    }
 }
 
 impl fmt::Display for Sight {
@@ -375,6 +401,29 @@ mod tests {
         let Holder::Stale(sight) = lab.look(1.0) else { panic!("it stood still for 10 s") };
         assert_eq!(sight.to_string().parse::<Sight>().unwrap(), sight);
         assert!(sight.to_string().starts_with(&lease.token));
+    }
+
+    #[test]
+    fn one_look_takes_the_word_of_another_machine_for_a_period_and_a_minute() {
+        let lab = Lab::new();
+        let path = lab.path();
+        assert!(!is_held(&path).unwrap());
+        let (now, tolerance) = (std::time::SystemTime::now(), period() + SKEW);
+        let renewed = |at| File::options().write(true).open(lab.path()).unwrap().set_modified(at).unwrap();
+        lab.write(&lab.elsewhere());
+        assert!(is_held(&path).unwrap());
+        for (apart, held) in [(tolerance - Duration::from_secs(20), true), (tolerance + Duration::from_secs(20), false)]
+        {
+            for at in [now - apart, now + apart] {
+                renewed(at);
+                assert_eq!(is_held(&path).unwrap(), held, "{apart:?}");
+            }
+        }
+        lab.write(&Lease::new(1));
+        assert!(!is_held(&path).unwrap(), "the locks of this machine are seen");
+        let _lock = Lock::try_take(&path).unwrap().unwrap();
+        renewed(now - tolerance * 2);
+        assert!(is_held(&path).unwrap());
     }
 
     #[test]

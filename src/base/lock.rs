@@ -48,18 +48,6 @@ impl Lock {
         Ok(None)
     }
 
-    /// Waits for the lock.
-    pub fn take(path: &Path) -> Result<Self> {
-        let doing = || format!("locking {}", path.display());
-        loop {
-            let lock = Self::open(path)?;
-            lock.file.lock().doing(Exit::Store, doing)?;
-            if lock.stands().doing(Exit::Store, doing)? {
-                return Ok(lock);
-            }
-        }
-    }
-
     /// Takes the lock whoever holds it, if `still` says so when nobody else is about to do the same: a new file with
     /// this content takes the place of the old one, whose holder finds that it no longer [`stands`](Self::stands).
     /// `None` where others were faster.

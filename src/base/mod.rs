@@ -1,4 +1,4 @@
-//! What every layer may use: errors and exit codes, atomic files, locks and leases, what others append to files, random
+//! What every layer may use: errors and exit codes, atomic files, locks and leases and waiting for them, what others append to files, random
 //! streams, the clock, the machine and the control group on it, run ids, numbers that survive JSON. Nothing here knows what
 //! an experiment is.
 
@@ -15,6 +15,7 @@ pub mod machine;
 pub mod num;
 pub mod rng;
 pub mod tail;
+pub mod wait;
 
 pub use error::{Context, Error, Exit, Result};
 pub use ids::RunId;

@@ -1,20 +1,32 @@
 //! `exp cancel RUN|EXPERIMENT`: stop what runs, and begin nothing more of it. The request stands in the runs' journals;
-//! whoever trains them, or is about to, looks there.
+//! whoever trains them, or is about to, looks there. A worker of this machine that does not answer, and that no scheduler
+//! ends either, is killed from here, with all of its process group.
 
 use std::{
     thread,
     time::{Duration, Instant},
 };
 
+use rustix::process::Signal;
+
 use super::{json, ls, needed_store};
 use crate::{
-    base::{Exit, Result, clock, folders::Root},
+    base::{
+        Exit, Result, RunId, clock,
+        folders::Root,
+        lease::Lease,
+        machine::{Identity, Standing},
+    },
     event::{Note, RunState},
     store::{RunRow, Store},
     ui::{self, format::plural},
 };
 
-/// How long to wait for workers to leave: they are killed where they have not written a checkpoint by then.
+/// How long workers may take to write a checkpoint and leave: a little longer than their schedulers give them, which end
+/// those that do not.
+const GRACE: Duration = Duration::from_secs(4);
+
+/// How long to wait for all of them to be gone.
 const PATIENCE: Duration = Duration::from_secs(6);
 
 /// How long a scheduler takes at most to look into the journals, and so may still begin a run.
@@ -43,16 +55,22 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     for row in waiting.into_iter().chain(running) {
         let attempt = root.run(&row.id).attempts()?.last().copied().unwrap_or(0);
         store.note(&row.id, &Note::Cancelled { at: clock::now(), attempt })?;
-        asked.push(row.id);
+        asked.push((row.id, holder(root, &row.id)));
     }
     let begun = Instant::now();
+    let mut is_patient = true;
     let now = loop {
         store.sync()?;
         let now = find(&store, &args.what)?;
-        let is_running = now.iter().any(|row| is_running(row) && asked.contains(&row.id));
+        let is_running = |run: &RunId| now.iter().any(|row| row.id == *run && is_running(row));
+        let left: Vec<_> = asked.iter().filter(|(run, _)| is_running(run)).collect();
         let waited = begun.elapsed();
-        if asked.is_empty() || (waited > LOOK && !is_running) || waited > PATIENCE {
+        if asked.is_empty() || (waited > LOOK && left.is_empty()) || waited > PATIENCE {
             break now;
+        }
+        if waited > GRACE && is_patient {
+            is_patient = false;
+            left.into_iter().for_each(|(run, holder)| end(root, run, holder.as_ref()));
         }
         thread::sleep(Duration::from_millis(50));
     };
@@ -64,14 +82,41 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     } else {
         ui::print(&ls::table(&store, &now)?);
     }
-    let left = now.iter().filter(|row| is_running(row)).count();
-    if left > 0 {
-        let seconds = PATIENCE.as_secs();
-        let why = "no scheduler looks after it here, or none that can end it";
-        ui::note(&format!("{} still running after {seconds} s: {why}", plural(left, "run")));
-        return Ok(Exit::Unexpected);
+    let left: Vec<_> = now.iter().filter(|row| is_running(row)).collect();
+    if left.is_empty() {
+        return Ok(Exit::Done);
     }
-    Ok(Exit::Done)
+    ui::note(&format!("{} still running after {} s", plural(left.len(), "run"), PATIENCE.as_secs()));
+    for row in left {
+        ui::note(&format!("run {} {}", row.id.short(), whereabouts(holder(root, &row.id).as_ref())));
+    }
+    Ok(Exit::Unexpected)
+}
+
+/// Whoever has a run, by its lease.
+fn holder(root: &Root, run: &RunId) -> Option<Lease> {
+    Lease::read(&root.run(run).lock()).ok().flatten().map(|(lease, _)| lease)
+}
+
+/// Ends the worker of a run that did not stop when it was asked: only the one that had the run then. Who took it up since
+/// was not meant, or has seen the request.
+fn end(root: &Root, run: &RunId, asked: Option<&Lease>) {
+    let Some(lease) = holder(root, run).filter(|lease| Some(lease) == asked) else { return };
+    if lease.identity.signal_group(Signal::KILL) {
+        let (id, pid, seconds) = (run.short(), lease.identity.pid, GRACE.as_secs());
+        ui::note(&format!("run {id} did not stop within {seconds} s: its worker, process {pid}, was killed"));
+    }
+}
+
+/// Where the worker is that goes on.
+fn whereabouts(lease: Option<&Lease>) -> String {
+    match lease.map(|lease| (&lease.identity, lease.identity.stands())) {
+        Some((Identity { host, pid, .. }, Standing::Elsewhere)) => {
+            format!("is trained by process {pid} on {host}, which looks for requests as soon as it stirs")
+        }
+        Some((Identity { pid, .. }, Standing::Alive)) => format!("is trained by process {pid}"),
+        Some((_, Standing::Gone)) | None => "is held by a process that is not known".into(),
+    }
 }
 
 fn is_running(row: &RunRow) -> bool {

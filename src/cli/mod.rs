@@ -20,7 +20,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Parser, Subcommand};
 
 use crate::{
-    base::{Error, Exit, Result, folders::Root},
+    base::{Error, Exit, Result, folders::Root, wait},
     store::Store,
     ui,
 };
@@ -74,6 +74,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     if !matches!(cli.command, Command::Worker(_)) {
         std::panic::set_hook(Box::new(end_of_a_panic));
+        wait::say_with(ui::note);
     }
     let root = Root::new(cli.root);
     let exit = dispatch(&root, cli.command).unwrap_or_else(|e| {

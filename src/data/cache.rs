@@ -4,20 +4,25 @@
 //! tokens/<key>/train.bin     token ids, little-endian; u16 where the vocabulary fits, else u32: nanoGPT's format
 //! tokens/<key>/val.bin       the same
 //! tokens/<key>/info.json     what is known of them, sizes included
+//! tokens/.aside-<key>        the folder until it is whole
 //! tokens/<key>.lock          held by whoever makes the folder
 //! ```
 //!
 //! The key is a hash of all that the tokens follow from. A folder is made aside and renamed when it is whole; one whose
-//! files have not the sizes that its `info.json` tells is made again.
+//! files have not the sizes that its `info.json` tells is made again. So the lock only saves work: who has waited for long
+//! for one that does not get on makes the same tokens again, and whoever comes second leaves the first's.
 
 use std::{
     collections::BTreeSet,
+    ffi::OsString,
     fs::{self, File},
-    io::{BufWriter, Seek, SeekFrom, Write},
+    io::{self, BufWriter, Seek, SeekFrom, Write},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 
 use super::{
     CorpusInfo,
@@ -28,6 +33,8 @@ use crate::{
     base::{
         Context, Error, Exit, Result,
         files::{self, Lock},
+        lease,
+        wait::Wait,
     },
     spec::config::{DataConfig, TokenizerKind},
 };
@@ -68,23 +75,29 @@ impl Stored {
 }
 
 /// The cached tokens of what a config names; made where they are not there or damaged.
-pub fn find_or_make(config: &DataConfig, cache: &Path) -> Result<Cached> {
+pub fn find_or_make(config: &DataConfig, cache: &Path, is_asked: &dyn Fn() -> bool) -> Result<Cached> {
     let corpus = corpus::of(config)?;
     let key = corpus.key()?;
     let (folder, lock) = places(config, &key, cache);
     let mut stored = match load(&folder) {
         Some(stored) => stored,
         None => {
-            let _lock = Lock::take(&lock)?;
+            let what = format!("tokenizes the corpus {}", corpus.name());
+            let lock = Wait { what: &what, patience: 2 * lease::period(), is_asked }.take(&lock)?;
             match load(&folder) {
                 Some(stored) => stored,
-                None => make(&*corpus, &key, config, &folder)?,
+                None => make(&*corpus, &key, config, &folder, lock.as_ref())?,
             }
         }
     };
     stored.info.name = corpus.name(); // two paths may have one text
     stored.info.notes.extend(corpus.notes());
     Ok(Cached { folder, stored })
+}
+
+/// Shows those who wait that the work goes on. Where it cannot be shown, they do it as well.
+fn stir(lock: Option<&Lock>) {
+    let _ = lock.map(Lock::touch);
 }
 
 /// The folder for a corpus of that key, and its lock.
@@ -103,8 +116,24 @@ fn load(folder: &Path) -> Option<Stored> {
     (stored.format == FORMAT && stored.sizes().into_iter().all(whole)).then_some(stored)
 }
 
-/// Tokenizes a corpus into a folder. The caller holds the lock, so nobody else writes there.
-fn make(corpus: &dyn Corpus, key: &str, config: &DataConfig, folder: &Path) -> Result<Stored> {
+/// A folder that is removed unless it gets another name. Who has the lock clears what a killed one left there.
+fn aside(folder: &Path, has_lock: bool) -> io::Result<TempDir> {
+    let mut name = OsString::from(files::ASIDE);
+    name.push(folder.file_name().unwrap_or_default());
+    let tokens = files::folder_of(folder);
+    files::sweep(tokens, files::DAY);
+    let left_over = tokens.join(&name);
+    if has_lock && left_over.exists() {
+        fs::remove_dir_all(left_over)?;
+    }
+    let all_may_read = fs::Permissions::from_mode(0o755); // temporary folders are private by default
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(&name).rand_bytes(if has_lock { 0 } else { 8 }).permissions(all_may_read);
+    builder.tempdir_in(tokens)
+}
+
+/// Tokenizes a corpus into a folder; those who wait for the lock see it get on.
+fn make(corpus: &dyn Corpus, key: &str, config: &DataConfig, folder: &Path, lock: Option<&Lock>) -> Result<Stored> {
     let text = corpus.read()?;
     if corpus.key()? != key {
         return Err(Error::new(Exit::Spec, format!("reading {}", corpus.name()), "it changed while it was read"));
@@ -112,25 +141,34 @@ fn make(corpus: &dyn Corpus, key: &str, config: &DataConfig, folder: &Path) -> R
     let tokenizer = tokenizer::build(config.tokenizer, &text.text);
     let token_bytes = if tokenizer.vocab_size() <= 1 << 16 { 2 } else { 4 };
     let doing = || format!("writing the token cache {}", folder.display());
-    let aside = folder.with_extension("aside");
-    for left_over in [&*aside, folder] {
-        if left_over.exists() {
-            fs::remove_dir_all(left_over).doing(Exit::Store, doing)?;
-        }
-    }
-    files::make_folder(&aside).doing(Exit::Store, doing)?;
-    let ends = write_tokens(&text.text, &*tokenizer, token_bytes, &aside.join("train.bin"))?;
+    stir(lock);
+    let aside = aside(folder, lock.is_some()).doing(Exit::Store, doing)?;
+    let aside = aside.path();
+    let ends = write_tokens(&text.text, &*tokenizer, token_bytes, &aside.join("train.bin"), lock)?;
     let total = ends.last().map_or(0, |end| end.tokens);
     let train_tokens = (total as f64 * (1.0 - config.val_fraction)) as u64; // nanoGPT's rounding
-    move_tail(&aside, train_tokens * token_bytes).doing(Exit::Store, doing)?;
+    move_tail(aside, train_tokens * token_bytes).doing(Exit::Store, doing)?;
     let val_from = text_offset(&text.text, &*tokenizer, &ends, train_tokens)?;
     let info = describe(corpus, &text, &*tokenizer, (train_tokens, total - train_tokens), val_from);
     let (tokenizer, alphabet) = (config.tokenizer, tokenizer.alphabet());
     let stored = Stored { format: FORMAT, token_bytes, tokenizer, alphabet, info };
     files::write_json(&aside.join("info.json"), &stored)?;
-    let tokens = folder.parent().unwrap_or(Path::new("."));
-    fs::rename(&aside, folder).and_then(|()| files::sync_folder(tokens)).doing(Exit::Store, doing)?;
+    put_in_place(aside, folder).doing(Exit::Store, doing)?;
     Ok(stored)
+}
+
+/// Gives a whole folder its name, unless somebody else made the same meanwhile.
+fn put_in_place(aside: &Path, folder: &Path) -> io::Result<()> {
+    if load(folder).is_some() {
+        return Ok(());
+    }
+    if folder.exists() {
+        fs::remove_dir_all(folder)?; // a damaged one
+    }
+    match fs::rename(aside, folder) {
+        Err(_) if load(folder).is_some() => Ok(()),
+        renamed => renamed.and_then(|()| files::sync_folder(files::folder_of(folder))),
+    }
 }
 
 /// Where a piece of text ends: in bytes of the text, and in tokens.
@@ -141,11 +179,18 @@ struct End {
 }
 
 /// Writes the tokens of a text, piece by piece, and tells where the pieces ended.
-fn write_tokens(text: &str, tokenizer: &dyn Tokenizer, token_bytes: u64, path: &Path) -> Result<Vec<End>> {
+fn write_tokens(
+    text: &str,
+    tokenizer: &dyn Tokenizer,
+    token_bytes: u64,
+    path: &Path,
+    lock: Option<&Lock>,
+) -> Result<Vec<End>> {
     let doing = || format!("writing {}", path.display());
     let mut file = BufWriter::new(File::create(path).doing(Exit::Store, doing)?);
     let (mut end, mut ends) = (End::default(), Vec::new());
     while end.text < text.len() {
+        stir(lock);
         let from = end.text;
         end.text = char_boundary(text, from + PIECE);
         let tokens = tokenizer.encode(&text[from..end.text])?;

@@ -69,13 +69,15 @@ pub enum Split {
 }
 
 /// Tokenizes a corpus into the cache folder unless that is done, and says what is known of it. Safe when many processes
-/// do it at once: one works, the others wait for it. Errors are [`Exit::Spec`](crate::base::Exit) where the text is at
+/// do it at once: one works, the others wait for it as long as it gets on. Errors are [`Exit::Spec`](crate::base::Exit) where the text is at
 /// fault, [`Exit::Store`](crate::base::Exit) where the cache cannot be written.
 pub fn prepare(config: &DataConfig, cache: &Path) -> Result<CorpusInfo> {
-    Ok(cache::find_or_make(config, cache)?.stored.info)
+    Ok(cache::find_or_make(config, cache, &|| false)?.stored.info)
 }
 
-/// Maps a tokenized corpus into memory; [prepares](prepare) it where that was not done. Errors as there.
-pub fn open(config: &DataConfig, cache: &Path) -> Result<Dataset> {
-    Dataset::open(cache::find_or_make(config, cache)?)
+/// Maps a tokenized corpus into memory; [prepares](prepare) it where that was not done. Errors as there, and
+/// [`Exit::Interrupted`](crate::base::Exit) where `is_asked` says while another process is waited for that somebody asks
+/// to stop.
+pub fn open(config: &DataConfig, cache: &Path, is_asked: &dyn Fn() -> bool) -> Result<Dataset> {
+    Dataset::open(cache::find_or_make(config, cache, is_asked)?)
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     base::{
-        Context, Error, Exit, Result, clock,
+        Context, Error, Exit, Result, checkpoints, clock,
         files::{self, Lock},
         folders::{Root, RunFolder},
         lease::{Fence, Held, Lease},
@@ -67,6 +67,10 @@ impl Claim {
         let mut events = EventLog::create(self.folder.events(args.attempt), self.fence(), mirror)?;
         let outcome = match self.attempt(args, stop, &mut events) {
             Ok(outcome) => outcome,
+            // Before it trained: while it waited for others.
+            Err(error) if error.exit == Exit::Interrupted => {
+                Outcome::Interrupted { step: checkpoints::latest_step(&self.folder)?.unwrap_or(0) }
+            }
             Err(error) => {
                 // What goes wrong after that is its consequence: whoever has the run now swept up behind this worker.
                 self.fence().check()?;

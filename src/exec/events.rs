@@ -4,6 +4,7 @@ use std::{
     fs::{File, OpenOptions},
     io::{Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
+    sync::{RwLock, RwLockWriteGuard, TryLockError},
     thread,
     time::{Duration, Instant},
 };
@@ -98,6 +99,7 @@ impl Sink for EventLog<'_> {
     /// The mirror sees the event even where the file could not take it. After that a line is begun anew, lest what
     /// is said next become part of a half line.
     fn emit(&mut self, event: &Event, sync: bool) -> Result<()> {
+        let _may_write = WRITING.read();
         self.fence.check()?;
         let mut line = serde_json::to_vec(event).doing(Exit::Unexpected, || "writing an event".into())?;
         line.push(b'\n');
@@ -120,6 +122,22 @@ pub fn outcome(path: &Path) -> Option<Outcome> {
         Ok(Event::Finished { outcome, .. }) => Some(outcome),
         _ => None,
     }
+}
+
+/// Shared by all threads of this process that write an event.
+static WRITING: RwLock<()> = RwLock::new(());
+
+/// No thread of this process writes an event any more, so that its [last words](last_words) are the last: for a thread that
+/// is about to end it. Waits for one that is at it, but not for long: it may be this very thread.
+pub fn silence() -> Option<RwLockWriteGuard<'static, ()>> {
+    for _ in 0..100 {
+        match WRITING.try_write() {
+            Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
+            Err(TryLockError::Poisoned(alone)) => return Some(alone.into_inner()),
+            Ok(alone) => return Some(alone),
+        }
+    }
+    None
 }
 
 /// Appends how an attempt ended to its events, for a process that is about to end and has no [`EventLog`] at hand; on a

@@ -8,13 +8,15 @@
 //! Where another worker has taken the run over, since this one did not stir for long, it writes nothing more and leaves.
 
 use std::{
-    any::Any,
     fs::File,
     io::{BufRead, Write},
     os::fd::OwnedFd,
     path::PathBuf,
     process,
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -36,6 +38,7 @@ use crate::{
         lease::{Fence, Sight},
         machine,
         tail::Tail,
+        wait,
     },
     event::{Event, Note, Outcome},
     train::Stop,
@@ -105,6 +108,7 @@ impl Args {
 /// it was interrupted, 75 when another worker holds or held the run, and 101 after a panic.
 pub fn main(args: &Args) -> Exit {
     end_at_a_panic();
+    wait::say_with(say_it_waits);
     let mut screen = Screen::default();
     alone(args, &mut screen).unwrap_or_else(|error| {
         if error.exit == Exit::LeaseLost {
@@ -179,27 +183,40 @@ impl Screen {
     }
 }
 
+/// In the log, and on the scheduler's screen.
+fn say_it_waits(line: &str) {
+    say(line);
+    Screen::default().show(&Event::Warning { at: clock::now(), message: line.into() });
+}
+
 /// The events of the attempt that this process trains, once it has begun, and what to ask before they are written.
 static EVENTS: OnceLock<(PathBuf, Fence)> = OnceLock::new();
 
-/// A panic in any thread is one line in the log, the last of the attempt's events, and the end of the process.
+/// The most that is kept of a panic's message as the reason of a failure, in characters. The log has all of it.
+const REASON: usize = 1000;
+
+/// A panic in any thread is told in the log, is the last of the attempt's events, and the end of the process.
 fn end_at_a_panic() {
+    static IS_ENDING: AtomicBool = AtomicBool::new(false);
     std::panic::set_hook(Box::new(|panic| {
+        // What several threads stumble over at once is said once.
+        while IS_ENDING.swap(true, Ordering::SeqCst) {
+            thread::park();
+        }
+        let _silence = events::silence();
         let place = panic.location().map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));
-        let why = format!("panicked{place}: {}", message(panic.payload()));
-        say(&why);
+        let message = panic.payload_as_str().unwrap_or("for no stated reason");
+        say(&format!("panicked{place}: {message}"));
+        let first: String = message.lines().next().unwrap_or_default().chars().take(REASON).collect();
+        let outcome = Outcome::Failed { why: format!("panicked{place}: {first}"), retry: true };
         if let Some((path, fence)) = EVENTS.get()
             && fence.check().is_ok()
         {
-            let _ = events::last_words(path, Outcome::Failed { why, retry: true }); // the exit code tells as well
+            let _ = events::last_words(path, outcome.clone()); // the scheduler is told as well
         }
+        Screen::default().show(&Event::Finished { at: clock::now(), outcome });
         process::exit(101);
     }));
-}
-
-fn message(panic: &(dyn Any + Send)) -> &str {
-    let literal = panic.downcast_ref::<&str>().copied();
-    literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("for no stated reason")
 }
 
 /// Turns signals and standard input into stop requests.
@@ -208,7 +225,7 @@ fn listen(stop: &Stop) -> Result<()> {
     let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !machine::ignores(signal));
     let mut signals = Signals::new(heeded).doing(Exit::Unexpected, doing)?;
     let asked = stop.clone();
-    thread::spawn(move || {
+    beside("signals", move || {
         let mut arrived = signals.forever();
         if arrived.next().is_some() {
             asked.request();
@@ -216,19 +233,24 @@ fn listen(stop: &Stop) -> Result<()> {
         if arrived.next().is_some() {
             process::exit(Exit::Interrupted as i32);
         }
-    });
+    })?;
     let asked = stop.clone();
-    thread::spawn(move || {
+    beside("stdin", move || {
         let _ = std::io::stdin().lock().lines().find(|line| line.as_ref().map_or(true, |word| word == "stop"));
         asked.request();
-    });
+    })?;
     let asked = stop.clone();
-    thread::spawn(move || {
+    beside("patience", move || {
         wait_until_stuck(&asked, PATIENCE);
         say("asked to stop, and no progress since: leaving at once; the run goes on from its last checkpoint");
         process::exit(Exit::Interrupted as i32);
-    });
-    Ok(())
+    })
+}
+
+/// Does something in a thread of its own, to the end of this process. A system that gives us no thread is no panic.
+fn beside(name: &str, work: impl FnOnce() + Send + 'static) -> Result<()> {
+    let begun = thread::Builder::new().name(name.into()).spawn(work);
+    begun.map(drop).doing(Exit::Unexpected, || format!("starting a thread for {name}"))
 }
 
 /// Returns once a stop was asked for and the run has not got on for so long after that. Time in which this process was
@@ -250,15 +272,13 @@ fn wait_until_stuck(stop: &Stop, patience: Duration) {
 fn heed_cancels(folder: &RunFolder, stop: &Stop) -> Result<()> {
     let mut journal = Tail::from_end(folder.journal());
     let asked = stop.clone();
-    let look = move || {
+    beside("journal", move || {
         let is_cancel = |line: &String| matches!(serde_json::from_str(line), Ok(Note::Cancelled { .. }));
         while !journal.lines().iter().any(is_cancel) {
             thread::sleep(LOOK);
         }
         asked.request();
-    };
-    let begun = thread::Builder::new().name("journal".into()).spawn(look);
-    begun.map(drop).doing(Exit::Unexpected, || format!("watching {}", folder.journal().display()))
+    })
 }
 
 /// rayon's own pool, and with it every parallel loop of this process.

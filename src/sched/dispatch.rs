@@ -196,6 +196,10 @@ impl Dispatcher<'_> {
             Message::Ended { run, ended } => {
                 self.active.remove(&run);
                 self.ingest(&run);
+                // It may have ended of a request that we have not looked for yet.
+                if self.cancels.arrived(&run) {
+                    self.feed(Input::Cancelled { run })?;
+                }
                 self.feed(Input::Ended { run, ended })?;
             }
         }

@@ -11,7 +11,7 @@ use super::{
     state::Latest,
 };
 use crate::{
-    base::{Result, RunId, checkpoints, files, files::Lock, folders::RunFolder},
+    base::{Result, RunId, checkpoints, files, folders::RunFolder, lease},
     event::{Outcome, Started},
 };
 
@@ -74,7 +74,7 @@ impl Store {
                 .collect::<rusqlite::Result<Vec<_>>>()
         })?;
         if let Some(last) = attempts.last_mut().filter(|row| row.outcome == KILLED)
-            && Lock::is_held(&folder.lock())?
+            && lease::is_held(&folder.lock())?
         {
             last.outcome = "running".into();
         }

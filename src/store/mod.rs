@@ -41,12 +41,28 @@ use crate::base::{
     Error, Exit, Result,
     files::{self, Lock},
     folders::Root,
+    wait::Wait,
 };
 
 pub use rows::{Artifact, AttemptRow, Damage, ExperimentRow, Point, RunRow};
 
 /// How long to wait for others that write. They take milliseconds, so this ends only where somebody sits on a lock.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The lock of those who open the index or put another in its place.
+///
+/// # Errors
+/// [`Exit::Store`] where its holder does not get on: it cannot be told what it has done to the index.
+fn alone(root: &Root) -> Result<Lock> {
+    let path = root.database_lock();
+    let wait = Wait { what: "opens or replaces the index", patience: PATIENCE, is_asked: &|| false };
+    wait.take(&path)?.ok_or_else(|| {
+        let why = format!("it has not let go within {} s", PATIENCE.as_secs());
+        let doing = format!("waiting for {}", wait.holder(&path));
+        Error::new(Exit::Store, doing, why)
+            .hint("let that process go on, or end it: the index follows from the folders")
+    })
+}
 
 /// The index of one root, open.
 #[derive(Debug)]
@@ -65,7 +81,7 @@ impl Store {
     /// # Errors
     /// [`Exit::Store`] where the file is of a newer version, is no index or cannot be read; it is left as it is.
     pub fn open(root: &Root) -> Result<Self> {
-        let lock = Lock::take(&root.database_lock())?;
+        let lock = alone(root)?;
         if !root.database().exists() {
             rebuild::Aside::new(root)?.put_in_place(&lock)?;
         }

@@ -23,7 +23,7 @@ impl Store {
     pub fn rebuild(root: &Root) -> Result<Self> {
         let mut aside = Aside::new(root)?;
         aside.store.sync()?;
-        let lock = Lock::take(&root.database_lock())?;
+        let lock = super::alone(root)?;
         aside.put_in_place(&lock)?;
         drop(lock);
         Self::open(root)

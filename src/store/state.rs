@@ -1,11 +1,11 @@
 //! Where a run stands. Not a column: it follows from how its latest attempt ended, from whether a worker holds the run's
-//! lock now, from the checkpoints in its folder, and from what was said of it since.
+//! lock or, on another machine, a lease on it now, from the checkpoints in its folder, and from what was said of it since.
 
 use rusqlite::Row;
 
 use super::columns::from_json_option;
 use crate::{
-    base::{Result, checkpoints, clock, files::Lock, folders::RunFolder},
+    base::{Result, checkpoints, clock, folders::RunFolder, lease},
     event::{Outcome, RunState, Started},
     spec::RunConfig,
 };
@@ -61,7 +61,7 @@ pub fn state(folder: &RunFolder, config: &RunConfig, known: &Known) -> Result<Ru
     if latest.is_some_and(|l| l.outcome == Some(Outcome::Done)) {
         return Ok(RunState::Done);
     }
-    if Lock::is_held(&folder.lock())? {
+    if lease::is_held(&folder.lock())? {
         return Ok(running(folder, config, latest));
     }
     if let Some(why) = &known.skipped {
@@ -89,6 +89,7 @@ fn running(folder: &RunFolder, config: &RunConfig, latest: Option<&Latest>) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::files::Lock;
 
     #[test]
     fn a_state_follows_from_the_latest_attempt_and_the_lock() {

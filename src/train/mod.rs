@@ -144,7 +144,7 @@ impl<'a> Trainer<'a> {
     /// Opens the corpus, builds the engine, and takes up the newest checkpoint, else the weights of `run.init_from`.
     fn start(job: &'a Job, sink: &'a mut dyn Sink) -> Result<Self> {
         let config = &job.frozen.config;
-        let data = data::open(&config.data, &job.root.cache())?;
+        let data = data::open(&config.data, &job.root.cache(), &|| job.stop.requested())?;
         let info = data.info();
         let doing = || format!("opening the corpus {} of run {}", info.name, job.frozen.id.short());
         if info.hash != job.frozen.corpus_hash || info.vocab_size != job.frozen.vocab_size {

@@ -3,13 +3,21 @@
 use std::{
     io::{BufRead, BufReader},
     os::unix::process::CommandExt,
+    path::Path,
     process::Stdio,
     sync::OnceLock,
     time::{Duration, Instant},
 };
 
 use crate::lab::Curves;
-use exp::event::RunState;
+use exp::{
+    base::{
+        RunId,
+        lease::Lease,
+        machine::{Identity, Standing},
+    },
+    event::RunState,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -129,6 +137,92 @@ fn a_worker_without_a_scheduler_heeds_a_cancel() {
     assert_eq!((cancel.code, worker.wait().unwrap().code()), (Some(0), Some(130)), "{cancel:?}");
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     assert!(matches!(lab.rows()[0].state, RunState::Interrupted { step } if step >= 60), "{:?}", lab.rows());
+}
+
+/// Who has a run, by its lease.
+fn holder(lab: &Lab, run: &RunId) -> Identity {
+    Lease::read(&lab.root.run(run).lock()).unwrap().unwrap().0.identity
+}
+
+/// Cancels a run whose worker is stopped, and whose scheduler does not end it.
+fn cancel_from_outside(lab: &Lab, run: &RunId) {
+    let worker = holder(lab, run);
+    assert_eq!(worker.stands(), Standing::Alive);
+    let begun = Instant::now();
+    let (cancel, gone) = std::thread::scope(|scope| {
+        let cancel = scope.spawn(|| lab.also(&["cancel", &run.to_string()]));
+        until("its worker is gone", || (worker.stands() == Standing::Gone).then_some(()));
+        let gone = begun.elapsed();
+        (cancel.join().unwrap(), gone)
+    });
+    assert_eq!(cancel.code, Some(0), "{cancel:?}");
+    let said = format!("its worker, process {}, was killed", worker.pid);
+    assert!(cancel.err.contains(&said) && cancel.err.contains("is stopped after step"), "{cancel:?}");
+    assert!(gone < SOON, "it took {gone:?}");
+    assert!(matches!(lab.rows()[0].state, RunState::Interrupted { step } if step > 0), "{:?}", lab.rows());
+}
+
+#[test]
+fn a_worker_that_is_stopped_and_whose_scheduler_was_killed_is_ended_by_the_cancel_itself() {
+    let lab = Lab::new();
+    // Steps that take long: it has not left yet when it is stopped, though it sees that its scheduler is gone.
+    let wide = "model: {layers: 4, heads: 2, d_model: 128, context: 64}";
+    let spec = SPEC.replace("model: {layers: 1, heads: 2, d_model: 16, context: 16, dropout: 0.1}", wide);
+    let spec = spec.replace("seeds: 2", "").replace("batch: 16", "batch: 64").replace("every: 50", "every: 1");
+    let mut scheduler = lab.start(&spec, &[]);
+    let (run, worker) = lab.worker_at(3);
+    let child = scheduler.0.as_mut().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap(); // the system lets those go on that are stopped when their parent dies
+    kill_process(worker, Signal::STOP).unwrap();
+    cancel_from_outside(&lab, &run);
+}
+
+#[test]
+fn a_worker_that_is_stopped_with_its_scheduler_is_ended_by_the_cancel_itself() {
+    let lab = Lab::new();
+    let spec = SPEC.replace("seeds: 2", "").replace("device: cpu", "device: cpu, retries: 0");
+    let scheduler = lab.start(&spec, &[]);
+    let (run, worker) = lab.worker_at(60);
+    let pid = Pid::from_child(scheduler.0.as_ref().unwrap());
+    kill_process(pid, Signal::STOP).unwrap();
+    kill_process(worker, Signal::STOP).unwrap();
+    cancel_from_outside(&lab, &run);
+    kill_process(pid, Signal::CONT).unwrap();
+    let ended = scheduler.ended();
+    assert_eq!(ended.code, Some(130), "it takes the death of its worker for what it was: {ended:?}");
+    let row = lab.rows().remove(0);
+    assert!(matches!(row.state, RunState::Interrupted { step } if step >= 50), "{row:?}");
+    assert_eq!(row.attempts, 1);
+    assert_eq!(lab.run(&spec, &[]).code, Some(0));
+    let (curves, run) = (lab.curves(), lab.rows()[0].id);
+    assert!(curves[&run] == straight()[&run], "the same bits as a straight run");
+}
+
+#[test]
+fn a_run_of_another_machine_is_asked_for_and_nobody_here_is_killed() {
+    let lab = Lab::new();
+    let run = lab.plan(&SPEC.replace("seeds: 2", "")).1.runs[0].frozen.id;
+    let mut sleep = std::process::Command::new("sleep");
+    let mut sleeper = sleep.arg("600").process_group(0).stdout(Stdio::null()).spawn().unwrap();
+    let started = started(Path::new(&format!("/proc/{}/stat", sleeper.id())));
+    let identity = Identity { host: "vega".into(), pid: sleeper.id(), started, ..Identity::me() };
+    let lease = Lease { identity, ..Lease::new(1) };
+    std::fs::write(lab.root.run(&run).lock(), serde_json::to_string(&lease).unwrap()).unwrap();
+    let cancel = lab.also(&["cancel", &run.to_string()]);
+    let is_alive = sleeper.try_wait().unwrap().is_none();
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    assert!(is_alive, "{cancel:?}");
+    assert_eq!(cancel.code, Some(1), "{cancel:?}");
+    assert!(cancel.err.contains(&format!("is trained by process {} on vega", lease.identity.pid)), "{cancel:?}");
+    let journal = std::fs::read_to_string(lab.root.run(&run).journal()).unwrap();
+    assert!(journal.contains("cancelled"), "its worker finds the request: {journal}");
+}
+
+/// When a process was started, in the kernel's ticks.
+fn started(stat: &Path) -> u64 {
+    std::fs::read_to_string(stat).unwrap().rsplit(") ").next().unwrap().split(' ').nth(19).unwrap().parse().unwrap()
 }
 
 #[test]

@@ -3,11 +3,11 @@
 
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
-use exp::event::OUT_OF_MEMORY;
+use exp::event::{OUT_OF_MEMORY, RunState};
 
 use crate::common::*;
 
@@ -21,13 +21,17 @@ fn spec() -> String {
 
 /// `exp` started by a shell that does `before` first.
 fn limited(lab: &Lab, before: &str, args: &[&str]) -> Ended {
+    Ended::of(after(lab, before, args).output().unwrap())
+}
+
+fn after(lab: &Lab, before: &str, args: &[&str]) -> Command {
     fs::write(lab.folder.path().join("tiny.yaml"), spec()).unwrap();
     let mut command = Command::new("sh");
     command.arg("-c").arg(format!("{before} && exec \"$0\" \"$@\"")).arg(env!("CARGO_BIN_EXE_exp"));
     command.args(args);
     // Arenas take address space for each thread.
     command.current_dir(lab.folder.path()).env_remove("EXP_ROOT").env("MALLOC_ARENA_MAX", "1").stdin(Stdio::null());
-    Ended::of(command.output().unwrap())
+    command
 }
 
 /// The states of the three runs, ids cut out.
@@ -76,8 +80,7 @@ fn what_needs_more_than_what_ran_out_of_memory_is_left_out_until_forced() {
     assert_tried(2);
 }
 
-/// A control group of our own with that much memory; `None` where none can be made. Of version 1: a limit of version 2 is
-/// known to the plan, which refuses what it cannot hold before anything starts.
+/// A control group of version 1 with that much memory; `None` where none can be made.
 fn group(bytes: u64) -> Option<PathBuf> {
     let mine = fs::read_to_string("/proc/self/cgroup").ok()?;
     let (_, within) = mine.lines().find_map(|line| line.split_once(":memory:"))?;
@@ -95,6 +98,43 @@ fn a_kill_by_the_kernel_for_want_of_memory_is_told_from_others() {
     let Some(group) = group(600 << 20) else { return println!("skipped: no control group can be made here") };
     let lab = Lab::new();
     let ended = limited(&lab, &format!("echo $$ > {}/cgroup.procs", group.display()), &RUN);
+    until("the group is empty", || fs::remove_dir(&group).ok());
+    assert_skips(&lab, &ended, "killed by SIGKILL");
+}
+
+/// A control group of version 2 without a limit, whose memory is counted; `None` where none can be made. A group that has
+/// processes in it shares out no memory: ours stands below the nearest one that does.
+fn unified() -> Option<PathBuf> {
+    let mine = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let within = mine.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let point = mounts.lines().find(|line| line.contains(" - cgroup2 "))?.split(' ').nth(4)?;
+    let mut folders = Path::new(point).join(within).ancestors().map(Path::to_owned).collect::<Vec<_>>();
+    folders.retain(|folder| folder.starts_with(point));
+    let shares = |folder: &PathBuf| {
+        let shared = fs::read_to_string(folder.join("cgroup.subtree_control")).unwrap_or_default();
+        shared.split_whitespace().any(|controller| controller == "memory")
+    };
+    let group = folders.into_iter().find(shares)?.join(format!("exp-test-{}", std::process::id()));
+    fs::create_dir(&group).ok()?;
+    let _ = fs::write(group.join("memory.swap.max"), "0"); // where nothing is swapped there is no such file
+    Some(group)
+}
+
+#[test]
+fn a_kill_in_a_control_group_of_version_2_is_told_from_others() {
+    let Some(group) = unified() else {
+        return println!("skipped: no control group of version 2 that counts memory can be made here");
+    };
+    let lab = Lab::new();
+    let mut command = after(&lab, &format!("echo $$ > {}/cgroup.procs", group.display()), &RUN);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let scheduler = Scheduler(Some(child));
+    // The plan knows a limit that is there before, and refuses what does not fit.
+    let is_done = || lab.root.database().exists() && lab.rows().first().is_some_and(|row| row.state == RunState::Done);
+    until("the first is done", || is_done().then_some(()));
+    fs::write(group.join("memory.max"), (600 << 20).to_string()).unwrap();
+    let ended = scheduler.ended();
     until("the group is empty", || fs::remove_dir(&group).ok());
     assert_skips(&lab, &ended, "killed by SIGKILL");
 }

@@ -2,7 +2,6 @@
 
 use std::{
     path::Path,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -15,6 +14,7 @@ use crate::base::{
     clock::{self, Millis},
     files::{self, Lock},
     machine,
+    wait::Wait,
 };
 use crate::train::Stop;
 
@@ -60,20 +60,12 @@ pub fn peak_flops(cache: &Path, device: &str, threads: usize, stop: &Stop) -> Re
 
 /// The lock of those who measure.
 fn alone(cache: &Path, stop: &Stop) -> Result<Lock> {
-    let (doing, begun) = ("waiting for another worker that measures the matmul peak", Instant::now());
-    loop {
-        if let Some(lock) = Lock::try_take(&cache.join("peaks.lock"))? {
-            return Ok(lock);
-        }
-        if stop.requested() {
-            return Err(Error::new(Exit::Interrupted, doing, "asked to stop"));
-        }
-        if begun.elapsed() >= PATIENCE {
-            let why = format!("it has not come to an end within {} s", PATIENCE.as_secs());
-            return Err(Error::new(Exit::Unexpected, doing, why));
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
+    let (path, is_asked) = (cache.join("peaks.lock"), || stop.requested());
+    let wait = Wait { what: "measures the matmul peak", patience: PATIENCE, is_asked: &is_asked };
+    wait.take(&path)?.ok_or_else(|| {
+        let why = format!("it has not come to an end within {} s", PATIENCE.as_secs());
+        Error::new(Exit::Unexpected, format!("waiting for {}", wait.holder(&path)), why)
+    })
 }
 
 /// What is cached; a file that cannot be read is made anew.
@@ -148,7 +140,7 @@ mod tests {
     #[test]
     fn who_waits_for_another_to_measure_can_be_stopped() {
         let dir = tempfile::tempdir().unwrap();
-        let _measuring = Lock::take(&dir.path().join("peaks.lock")).unwrap();
+        let _measuring = Lock::try_take(&dir.path().join("peaks.lock")).unwrap().unwrap();
         let stop = Stop::default();
         stop.request();
         assert!(peak_flops(dir.path(), "cpu", 1, &stop).unwrap_err().why.contains("asked to stop"));
