@@ -78,7 +78,7 @@ impl Version {
             }
             Self::Two => (number("memory.max"), number("memory.current"), value(&stat, "inactive_file")),
         };
-        let limit = limit.unwrap_or(u64::MAX);
+        let Some(limit) = limit else { return Memory::UNLIMITED };
         let used: u64 = used.unwrap_or(0);
         Memory { limit, free: limit.saturating_sub(used.saturating_sub(idle.unwrap_or(0))) }
     }
@@ -161,15 +161,15 @@ mod tests {
 41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
 ";
         let first = |cgroup: &str, mounts: &str| groups(cgroup, mounts).first().cloned();
-        let found = |cgroup: &str, mounts: &str| first(cgroup, mounts).unwrap().folder.display().to_string();
+        let found = |cgroup: &str, mounts: &str| first(cgroup, mounts).unwrap().folder;
         let (v1, v2) = ("0::/\n5:cpuset:/\n4:memory:/jobs/7\n1:cpu:/jobs/7\n", "0::/user.slice/a:b\n");
-        assert_eq!(found(v1, mounts), "/sys/fs/cgroup/memory/jobs/7");
-        assert_eq!(found(v2, mounts), "/sys/fs/cgroup/unified/user.slice/a:b");
+        assert_eq!(found(v1, mounts), Path::new("/sys/fs/cgroup/memory/jobs/7"));
+        assert_eq!(found(v2, mounts), Path::new("/sys/fs/cgroup/unified/user.slice/a:b"));
         assert_eq!(first(v2, mounts).unwrap().top, Path::new("/sys/fs/cgroup/unified"));
         let inside = "35 31 0:32 /docker/4f /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n";
-        assert_eq!(found("0::/docker/4f/worker\n", inside), "/sys/fs/cgroup/worker");
-        assert_eq!(found("0::/elsewhere\n", inside), "/sys/fs/cgroup");
-        assert_eq!(found("0::/../../elsewhere\n", &inside.replace("/docker/4f", "/")), "/sys/fs/cgroup");
+        assert_eq!(found("0::/docker/4f/worker\n", inside), Path::new("/sys/fs/cgroup/worker"));
+        assert_eq!(found("0::/elsewhere\n", inside), Path::new("/sys/fs/cgroup"));
+        assert_eq!(found("0::/../../elsewhere\n", &inside.replace("/docker/4f", "/")), Path::new("/sys/fs/cgroup"));
         assert_eq!((first(v1, ""), first("", mounts), first("garbage", "too")), (None, None, None));
     }
 
