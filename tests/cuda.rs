@@ -186,7 +186,7 @@ fn a_worker_opens_the_gpu_of_its_slot_however_cuda_counts() {
     let runs: Value = serde_json::from_slice(&output.stdout).unwrap();
     let id = runs[0]["id"].as_str().unwrap();
     assert!(runs[0]["why"].as_str().unwrap().contains("opening the device cuda:0:"), "{runs}");
-    assert_eq!(machine.json(&["show", id, "--json"], None)["attempt_list"][0]["device"], "cuda:1");
+    assert_eq!(machine.json(&["show", id, "--json"], None)["attempt_list"][0]["started"]["device"], "cuda:1");
     // One that sees them all finds its own by what it is called.
     let run = machine.path().join("runs").join(&id[..16]);
     let uuid = "GPU-00000000-0000-0000-0000-000000000001";
