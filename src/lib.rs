@@ -25,8 +25,9 @@
 //! base   ►                                          errors and exit codes, files, folders, streams, clock, ids
 //! ```
 //!
-//! External crates keep to their layer: candle in `model`, `engine` and `exec::device`; rusqlite in `store`; plotters in
-//! `report`; indicatif and comfy-table in `ui`; clap in `cli`; saphyr-parser and serde_yaml in `spec`.
+//! External crates keep to their layer: candle in `model`, `engine` and `exec::device`; nvml-wrapper in `exec::device`;
+//! rusqlite in `store`; plotters in `report`; indicatif and comfy-table in `ui`; clap in `cli`; saphyr-parser and serde_yaml
+//! in `spec`.
 //!
 //! # How data flows, one way
 //!
@@ -64,6 +65,7 @@
 //! - Who writes into a run's folder asks before each write whether the run is still its own ([`base::lease`]); a run that
 //!   was taken over is written by its new worker alone.
 //! - A recorded process is signalled only where it is known to be that process ([`base::machine::Identity`]).
+//! - A GPU goes by its UUID from slot to worker; `cuda:N` is what people call it ([`exec::device`]).
 //! - A core or a GPU is given to one run at a time, until both the scheduler and the worker that held it are gone.
 //! - What cannot be listed or read is never taken for what is not there.
 //! - An error keeps what the system answered: what waits for a person (a full disk, a missing right) is not tried again.

@@ -46,9 +46,10 @@ fn the_drawing_has_no_circle() {
 
 #[test]
 fn external_crates_keep_to_their_layer() {
-    let layers: [(&str, &[&str]); 8] = [
+    let layers: [(&str, &[&str]); 9] = [
         ("candle_core", &["model", "engine", "exec/device"]),
         ("candle_nn", &["model", "engine"]),
+        ("nvml_wrapper", &["exec/device"]),
         ("rusqlite", &["store"]),
         ("plotters", &["report"]),
         ("indicatif", &["ui"]),

@@ -197,7 +197,12 @@ fn the_root_may_be_named_anywhere() {
 fn what_describes_the_tool_itself_is_well_formed() {
     let lab = Lab::new();
     assert_keys(&lab.json(&["schema"]), &["$schema", "properties"]);
-    assert_eq!(lab.json(&["devices", "--json"])[0]["name"], "cpu");
+    let devices = lab.json(&["devices", "--json"]);
+    assert_keys(&devices[0], &["name", "id", "model", "cores", "memory_total", "memory_free", "runs"]);
+    assert_eq!((&devices[0]["name"], &devices[0]["runs"]), (&"cpu".into(), &Value::Array(Vec::new())));
+    let table = text(&lab.exp(&["devices"], 0).stdout);
+    assert!(table.lines().next().unwrap().ends_with("runs") && table.lines().last().unwrap().ends_with('–'), "{table}");
+    assert!(!lab.path("runs").exists(), "who looks makes nothing");
     assert!(text(&lab.exp(&["completions", "bash"], 0).stdout).contains("exp"));
     assert!(text(&lab.exp(&["--help"], 0).stdout).contains("resume"));
 }

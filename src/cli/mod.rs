@@ -55,7 +55,7 @@ enum Command {
     Show(show::Args),
     /// Show what happened in a run
     Logs(logs::Args),
-    /// List the devices that runs can be placed on
+    /// List the devices that runs can be placed on, and what runs there
     Devices(devices::Args),
     /// Look after the index over the folders of runs
     Store(store::Args),
@@ -104,7 +104,7 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Ls(args) => ls::run(root, &args),
         Command::Show(args) => show::run(root, &args),
         Command::Logs(args) => logs::run(root, &args),
-        Command::Devices(args) => devices::run(&args),
+        Command::Devices(args) => devices::run(root, &args),
         Command::Store(args) => store::run(root, &args),
         Command::Schema => schema::run(),
         Command::Completions(args) => completions::run(&args),

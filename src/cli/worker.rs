@@ -22,6 +22,10 @@ pub struct Args {
     #[arg(long)]
     device: String,
 
+    /// What all processes of this machine call it: a GPU's UUID; its name where that is left out
+    #[arg(long)]
+    device_id: Option<String>,
+
     /// CPU threads to compute with
     #[arg(long)]
     threads: usize,
@@ -38,6 +42,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         run: args.run.clone(),
         attempt: args.attempt,
         device: args.device.clone(),
+        id: args.device_id.as_ref().unwrap_or(&args.device).clone(),
         threads: args.threads,
         seize: args.seize.clone(),
     }))

@@ -124,7 +124,8 @@ pub trait Engine {
 }
 
 /// The engine for a config: what `run.engine` names, or the fastest that knows the settings and the device. `device` is
-/// `cpu`, `cuda:N` or `metal`; `threads` is how many the engine may compute with. Weights are initialised from the seed.
+/// `cpu`, `cuda:N` (CUDA's own N in this process) or `metal`; `threads` is how many the engine may compute with. Weights
+/// are initialised from the seed.
 pub fn build(config: &RunConfig, vocab: usize, device: &str, threads: usize) -> Result<Box<dyn Engine>> {
     match config.run.engine {
         EngineKind::Cpu if device != "cpu" => Err(Error::new(

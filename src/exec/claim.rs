@@ -102,7 +102,8 @@ impl Claim {
             process_started: me.started,
         };
         events.emit(&Event::Started(started), true)?;
-        let peak = device::peak_flops(&root.cache(), &args.device, args.threads, stop);
+        let device = device::local(&args.device, &args.id)?;
+        let peak = device::peak_flops(&root.cache(), &args.id, &device, args.threads, stop);
         if let Err(error) = &peak {
             let message = format!("no MFU: {error}");
             events.emit(&Event::Warning { at: clock::now(), message }, false)?;
@@ -112,7 +113,7 @@ impl Claim {
             folder: &self.folder,
             frozen: &self.frozen,
             attempt: args.attempt,
-            device: &args.device,
+            device: &device,
             threads: args.threads,
             peak_flops: peak.ok(),
             stop,

@@ -1,11 +1,13 @@
 //! The devices at hand: their names, what they are, which of them a spec's word means. How they are shared out stands in
 //! [`super::slots`].
 
+mod cuda;
 mod peak;
 
+pub use cuda::{environment, local};
 pub use peak::peak_flops;
 
-use crate::base::{Error, Exit, Result, machine};
+use crate::base::{Error, Exit, Result, cgroup, machine};
 
 /// A device that runs can be trained on.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,7 +54,7 @@ pub fn list() -> Vec<DeviceInfo> {
         memory_free: memory.map(|(_, free)| free),
     };
     let mut found = vec![cpu];
-    found.extend(cuda_devices());
+    found.extend(cuda::list().unwrap_or_default());
     found.extend(metal_devices());
     found
 }
@@ -63,10 +65,25 @@ pub fn list() -> Vec<DeviceInfo> {
 ///
 /// [`Exit::Spec`] where the word is unknown, or names a device that is not here.
 pub fn resolve(name: &str) -> Result<String> {
-    choose(name, &list())
+    choose(name, &list(), without_cuda())
 }
 
-/// CPU cores that this process may use: the affinity mask and the control group's limit are respected.
+/// Why this build, which knows NVIDIA's GPUs, can use none here: a sentence without its full stop. `None` where it can,
+/// or knows none.
+pub fn without_cuda() -> Option<String> {
+    cuda::list().err()
+}
+
+/// What all processes of this machine call the device `name`; its name where it is not there.
+pub(super) fn id_of(name: &str) -> String {
+    if kind(name) != "cuda" {
+        return name.into(); // nobody needs to be asked
+    }
+    list().into_iter().find(|device| device.name == name).map_or_else(|| name.into(), |device| device.id)
+}
+
+/// CPU cores that this process may use. The standard library heeds the affinity mask (and with it cpusets) and the CPU
+/// quota of the control group and of all above it, of versions 1 and 2, rounded down to whole cores, at least one.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -86,14 +103,15 @@ pub fn kind(name: &str) -> &str {
     name.split(':').next().unwrap_or(name)
 }
 
-fn choose(name: &str, devices: &[DeviceInfo]) -> Result<String> {
+fn choose(name: &str, devices: &[DeviceInfo], without_cuda: Option<String>) -> Result<String> {
     let first_of = |wanted: &str| devices.iter().find(|d| kind(&d.name) == wanted).map(|d| d.name.clone());
     let is_index = |word: &str| word.strip_prefix("cuda:").is_some_and(|n| n.parse::<u32>().is_ok());
     match name {
         "auto" => Ok(["cuda", "metal", "cpu"].into_iter().find_map(first_of).unwrap_or_else(|| "cpu".into())),
-        "cpu" | "cuda" | "metal" => first_of(name).ok_or_else(|| absent(name, devices)),
+        "cpu" | "cuda" | "metal" => first_of(name).ok_or_else(|| absent(name, devices, without_cuda)),
         _ if is_index(name) => {
-            devices.iter().find(|d| d.name == name).map(|d| d.name.clone()).ok_or_else(|| absent(name, devices))
+            let named = devices.iter().find(|d| d.name == name).map(|d| d.name.clone());
+            named.ok_or_else(|| absent(name, devices, without_cuda))
         }
         _ => Err(refusal(format!("`{name}` is no device: one is auto, cpu, cuda, cuda:N or metal"))),
     }
@@ -104,7 +122,7 @@ fn refusal(why: String) -> Error {
 }
 
 /// A device that could be here and is not.
-fn absent(name: &str, devices: &[DeviceInfo]) -> Error {
+fn absent(name: &str, devices: &[DeviceInfo], without_cuda: Option<String>) -> Error {
     let not_built = match kind(name) {
         "cuda" => !cfg!(feature = "cuda"),
         _ => !cfg!(feature = "metal"),
@@ -114,38 +132,23 @@ fn absent(name: &str, devices: &[DeviceInfo]) -> Error {
         return refusal(why).hint(format!("build it with `--features {}`, or use `device: auto`", kind(name)));
     }
     let here: Vec<&str> = devices.iter().map(|d| d.name.as_str()).collect();
-    refusal(format!("there is no {name} on this machine")).hint(format!("here are: {}", here.join(", ")))
+    let here = format!("here are: {}", here.join(", "));
+    match without_cuda.filter(|_| kind(name) == "cuda") {
+        Some(why) => refusal(format!("there is no {name} on this machine: {why}"))
+            .hint(format!("{here}; `device: auto` takes a GPU only where there is one")),
+        None => refusal(format!("there is no {name} on this machine")).hint(here),
+    }
 }
 
-/// Total and free bytes: the machine's, or the control group's where that is less.
+/// Total and free bytes: the machine's, or what the control group still lets us have where that is less.
 fn cpu_memory() -> Option<(u64, u64)> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
     let kilobytes = |key: &str| -> Option<u64> {
         info.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().next()?.parse().ok())
     };
     let (total, free) = (kilobytes("MemTotal:")? * 1024, kilobytes("MemAvailable:")? * 1024);
-    let group = |file: &str| -> Option<u64> {
-        std::fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?.trim().parse().ok()
-    };
-    let limit = group("memory.max").unwrap_or(u64::MAX).min(total);
-    let used = group("memory.current").unwrap_or(0);
-    Some((limit, free.min(limit.saturating_sub(used))))
-}
-
-#[cfg(feature = "cuda")]
-fn cuda_devices() -> Vec<DeviceInfo> {
-    use candle_core::cuda_backend::cudarc::driver::result;
-    // No context is made: it would hold some of the device's memory for as long as this process lives.
-    if result::init().is_err() {
-        return Vec::new();
-    }
-    let model = |index| result::device::get(index).and_then(result::device::get_name).unwrap_or_else(|_| "CUDA".into());
-    (0..result::device::get_count().unwrap_or(0)).map(|index| gpu(format!("cuda:{index}"), model(index))).collect()
-}
-
-#[cfg(not(feature = "cuda"))]
-fn cuda_devices() -> Vec<DeviceInfo> {
-    Vec::new()
+    let group = cgroup::memory();
+    Some((total.min(group.limit), free.min(group.free)))
 }
 
 fn metal_devices() -> Vec<DeviceInfo> {
@@ -169,33 +172,42 @@ mod tests {
 
     #[test]
     fn auto_takes_a_gpu_where_there_is_one() {
-        assert_eq!(choose("auto", &devices(&["cpu"])).unwrap(), "cpu");
-        assert_eq!(choose("auto", &devices(&["cpu", "cuda:0", "cuda:1"])).unwrap(), "cuda:0");
-        assert_eq!(choose("auto", &devices(&["cpu", "metal"])).unwrap(), "metal");
+        assert_eq!(choose("auto", &devices(&["cpu"]), Some("no driver".into())).unwrap(), "cpu");
+        assert_eq!(choose("auto", &devices(&["cpu", "cuda:0", "cuda:1"]), None).unwrap(), "cuda:0");
+        assert_eq!(choose("auto", &devices(&["cpu", "metal"]), None).unwrap(), "metal");
     }
 
     #[test]
     fn a_word_names_a_device_that_is_here() {
         let here = devices(&["cpu", "cuda:0", "cuda:1"]);
-        assert_eq!(choose("cpu", &here).unwrap(), "cpu");
-        assert_eq!(choose("cuda", &here).unwrap(), "cuda:0");
-        assert_eq!(choose("cuda:1", &here).unwrap(), "cuda:1");
+        assert_eq!(choose("cpu", &here, None).unwrap(), "cpu");
+        assert_eq!(choose("cuda", &here, None).unwrap(), "cuda:0");
+        assert_eq!(choose("cuda:1", &here, None).unwrap(), "cuda:1");
     }
 
     #[test]
     fn a_device_that_is_not_here_is_refused_with_what_to_do() {
         for (word, built) in [("cuda", cfg!(feature = "cuda")), ("cuda:7", cfg!(feature = "cuda"))] {
-            let error = choose(word, &devices(&["cpu"])).unwrap_err();
+            let error = choose(word, &devices(&["cpu"]), None).unwrap_err();
             let hint = if built { "here are: cpu" } else { "build it with `--features cuda`" };
             assert!(error.hint.as_deref().unwrap().contains(hint), "{error} {:?}", error.hint);
             assert_eq!(error.exit, Exit::Spec);
         }
     }
 
+    #[cfg(feature = "cuda")]
+    #[test]
+    fn an_absent_gpu_is_refused_with_what_the_driver_said() {
+        let refused = |word, why: &str| choose(word, &devices(&["cpu"]), Some(why.into())).unwrap_err();
+        let error = refused("cuda", "no NVIDIA driver was found");
+        assert!(error.why.ends_with("no cuda on this machine: no NVIDIA driver was found"), "{error}");
+        assert!(!refused("metal", "no NVIDIA driver was found").why.contains("NVIDIA"));
+    }
+
     #[test]
     fn what_is_no_device_is_refused() {
         for word in ["cudda", "CPU", "cuda:", "cuda:x", ""] {
-            assert!(choose(word, &devices(&["cpu"])).unwrap_err().why.contains("is no device"), "{word}");
+            assert!(choose(word, &devices(&["cpu"]), None).unwrap_err().why.contains("is no device"), "{word}");
         }
     }
 

@@ -25,7 +25,7 @@ use rustix::{
 use signal_hook::consts::{SIGABRT, SIGKILL};
 
 use super::{
-    Ended, Executor, Failure, Handle, Job, Message, Slot, ended,
+    Ended, Executor, Failure, Handle, Job, Message, Slot, device, ended,
     events::{last_line, last_line_that},
     worker,
 };
@@ -63,6 +63,7 @@ impl Executor for Process {
         command.stdout(input.try_clone().doing(Exit::Unexpected, doing)?);
         // candle sizes its thread pools by this when it is first used.
         command.env("RAYON_NUM_THREADS", args.threads.to_string());
+        command.envs(device::environment(&args.device, &args.id));
         if Arc::strong_count(&self.kills) == 1 {
             self.kills.forget(); // no worker of ours lives: whatever was killed until now was somebody else's
         }
@@ -309,7 +310,7 @@ mod tests {
             let exe = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workers/actor.sh").into();
             let process = Process { exe, kills: Arc::new(OomKills::new(kills)) };
             let (sender, messages) = channel();
-            let handle = process.start(&job, &Slot::unlocked("cuda:1", 3), &sender).unwrap();
+            let handle = process.start(&job, &Slot::unlocked("cuda:77", 3), &sender).unwrap();
             Self { handle: Some(handle), messages, _root: root }
         }
 
@@ -471,6 +472,7 @@ mod tests {
 
     #[test]
     fn a_worker_is_told_its_slot() {
-        assert_eq!(Play::part(8).says(), (3, "cuda:1".into()));
+        // No machine calls a GPU by that id, so the worker would see none rather than another.
+        assert_eq!(Play::part(8).says(), (3, "cuda:77, sees cuda:77 in PCI_BUS_ID".into()));
     }
 }

@@ -29,7 +29,7 @@ use signal_hook::{
 use super::{
     Job, Slot,
     claim::{Claim, failed},
-    events,
+    device, events,
 };
 use crate::{
     base::{
@@ -59,8 +59,10 @@ pub struct Args {
     pub run: PathBuf,
     /// The number of this attempt.
     pub attempt: u32,
-    /// `cpu`, `cuda:N`, `metal`.
+    /// `cpu`, `cuda:N`, `metal`: what the run says that it was trained on.
     pub device: String,
+    /// What all processes of the machine call that device.
+    pub id: String,
     /// CPU threads to compute with.
     pub threads: usize,
     /// The lease to seize, of a worker that no longer stirs.
@@ -75,6 +77,7 @@ impl Args {
             run: job.folder().path().into(),
             attempt: job.attempt,
             device: slot.device.clone(),
+            id: device::id_of(&slot.device),
             threads: slot.threads,
             seize: job.seize.clone(),
         }
@@ -93,6 +96,8 @@ impl Args {
             attempt.as_ref(),
             "--device".as_ref(),
             self.device.as_ref(),
+            "--device-id".as_ref(),
+            self.id.as_ref(),
             "--threads".as_ref(),
             threads.as_ref(),
         ];
@@ -324,6 +329,7 @@ mod tests {
             run: "r/runs/1".into(),
             attempt: 2,
             device: "cpu".into(),
+            id: "cpu".into(),
             threads: 1,
             seize: Some(sight),
         };

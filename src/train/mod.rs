@@ -82,7 +82,7 @@ pub struct Job<'a> {
     pub frozen: &'a FrozenRun,
     /// 1 for the first attempt.
     pub attempt: u32,
-    /// `cpu`, `cuda:N` or `metal`.
+    /// `cpu`, `cuda:N` with CUDA's own N in this process, or `metal`.
     pub device: &'a str,
     /// CPU threads to compute with.
     pub threads: usize,

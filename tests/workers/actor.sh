@@ -12,7 +12,8 @@ case $7 in
 5) cat > /dev/null; exit 1 ;;
 6) sleep 600 & echo "{\"event\":\"warning\",\"at\":$$,\"message\":\"ready\"}"; wait ;;
 7) echo '{"event":"finished","at":1,"outcome":{"outcome":"failed","why":"no space left","retry":false}}'; exit 5 ;;
-8) echo "{\"event\":\"warning\",\"at\":$RAYON_NUM_THREADS,\"message\":\"$9\"}"; exit 75 ;;
+8) echo "{\"event\":\"warning\",\"at\":$RAYON_NUM_THREADS,\"message\":\"$9, sees $CUDA_VISIBLE_DEVICES in $CUDA_DEVICE_ORDER\"}"
+   exit 75 ;;
 9) sleep 600 & echo "{\"event\":\"warning\",\"at\":$$,\"message\":\"ready\"}"; exit 1 ;;
 10) setsid sh -c 'echo "{\"event\":\"warning\",\"at\":$$,\"message\":\"away\"}"; : > "$0"; exec sleep 600' "$5/away" &
     until [ -e "$5/away" ]; do sleep 0.01; done

@@ -32,16 +32,17 @@ struct Peak {
     at: Millis,
 }
 
-/// FLOP/s of a square f32 matrix product on `device` with `threads` CPU threads, from the cache or measured now.
+/// FLOP/s of a square f32 matrix product on `device` with `threads` CPU threads, from the cache or measured now. The cache
+/// knows a device by its `id`, which is the same for all processes; `device` is what this one opens.
 ///
 /// Processes that ask at once wait for one of them to measure, unless they are asked to stop meanwhile, and not for ever:
 /// the one that measures may have been stopped itself. A worker asks
 /// before anything else, so that the first workers on a host stand still, and their cores idle, while one measures.
-pub fn peak_flops(cache: &Path, device: &str, threads: usize, stop: &Stop) -> Result<f64> {
+pub fn peak_flops(cache: &Path, id: &str, device: &str, threads: usize, stop: &Stop) -> Result<f64> {
     let path = cache.join("peaks.json");
     let (host, processor) = (machine::host(), machine::cpu_model());
     let known = |peaks: &[Peak]| {
-        let same = |p: &&Peak| p.host == host && p.processor == processor && p.device == device && p.threads == threads;
+        let same = |p: &&Peak| p.host == host && p.processor == processor && p.device == id && p.threads == threads;
         peaks.iter().find(same).map(|p| p.flops)
     };
     if let Some(flops) = known(&read(&path)) {
@@ -53,7 +54,7 @@ pub fn peak_flops(cache: &Path, device: &str, threads: usize, stop: &Stop) -> Re
         return Ok(flops);
     }
     let flops = measure(device, threads)?;
-    peaks.push(Peak { host, processor, device: device.into(), threads, flops, at: clock::now() });
+    peaks.push(Peak { host, processor, device: id.into(), threads, flops, at: clock::now() });
     files::write_json(&path, &peaks)?;
     Ok(flops)
 }
@@ -120,7 +121,7 @@ mod tests {
     #[test]
     fn a_peak_is_measured_once_even_by_many_at_once() {
         let dir = tempfile::tempdir().unwrap();
-        let ask = || peak_flops(dir.path(), "cpu", 1, &Stop::default()).unwrap();
+        let ask = || peak_flops(dir.path(), "cpu", "cpu", 1, &Stop::default()).unwrap();
         let flops: Vec<f64> = std::thread::scope(|scope| {
             let asking: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
             asking.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -133,7 +134,7 @@ mod tests {
     fn a_damaged_cache_is_measured_anew() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("peaks.json"), "[{").unwrap();
-        peak_flops(dir.path(), "cpu", 1, &Stop::default()).unwrap();
+        peak_flops(dir.path(), "cpu", "cpu", 1, &Stop::default()).unwrap();
         assert_eq!(read(&dir.path().join("peaks.json")).len(), 1);
     }
 
@@ -143,6 +144,6 @@ mod tests {
         let _measuring = Lock::try_take(&dir.path().join("peaks.lock")).unwrap().unwrap();
         let stop = Stop::default();
         stop.request();
-        assert!(peak_flops(dir.path(), "cpu", 1, &stop).unwrap_err().why.contains("asked to stop"));
+        assert!(peak_flops(dir.path(), "cpu", "cpu", 1, &stop).unwrap_err().why.contains("asked to stop"));
     }
 }
