@@ -9,6 +9,10 @@ use crate::spec::{
     config::{Dtype, EngineKind, ModelConfig},
 };
 
+/// What a worker holds beside its engine's memory, in bytes.
+const CPU_PROCESS: u64 = 1 << 26;
+const GPU_PROCESS: u64 = 1 << 29;
+
 /// The cost of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
@@ -49,6 +53,13 @@ impl Cost {
             flops: flops_per_token * tokens as f64,
             bytes,
         }
+    }
+}
+
+impl Cost {
+    /// The bytes of a device's memory that the run's worker needs.
+    pub fn process_bytes(&self, device: &str) -> u64 {
+        self.bytes + if device == "cpu" { CPU_PROCESS } else { GPU_PROCESS }
     }
 }
 

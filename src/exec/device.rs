@@ -1,6 +1,7 @@
 //! The devices at hand: their names, what they are, which of them a spec's word means. How they are shared out stands in
 //! [`super::slots`].
 
+pub(super) mod memory;
 mod peak;
 
 pub use peak::peak_flops;

@@ -27,6 +27,7 @@ use signal_hook::{
 use super::{
     Job, Slot,
     claim::{Claim, failed},
+    device::memory,
     events,
 };
 use crate::{
@@ -112,7 +113,7 @@ pub fn main(args: &Args) -> Exit {
         }
         // There may be no log yet, or no room for the last event: the scheduler hears of it all the same.
         say(&error.to_string());
-        screen.show(&Event::Finished { at: clock::now(), outcome: failed(&error) });
+        screen.show(&Event::Finished { at: clock::now(), outcome: failed(&error), peak_bytes: None });
         error.exit
     })
 }
@@ -126,14 +127,15 @@ fn alone(args: &Args, screen: &mut Screen) -> Result<Exit> {
     let _ = EVENTS.set((claim.folder.events(args.attempt), claim.fence()));
     log_to(&claim, args).doing(Exit::Store, || claim.doing("opening the log of"))?;
     heed_cancels(&claim.folder, &stop)?;
-    claim.train(args, &stop, &mut |event| screen.show(event))
+    // Of this process, which does nothing else.
+    claim.train(args, &stop, || memory::peak_bytes(&args.device), &mut |event| screen.show(event))
 }
 
 /// The same within a process that does more: takes the run and trains it.
 pub(super) fn work(args: &Args, stop: &Stop, mirror: &mut dyn FnMut(&Event)) -> Result<Exit> {
     let asked = stop.clone();
     match Claim::take(args, move |_| asked.request())? {
-        Some(claim) => claim.train(args, stop, mirror),
+        Some(claim) => claim.train(args, stop, || None, mirror),
         None => Ok(Exit::LeaseLost),
     }
 }
