@@ -405,8 +405,15 @@ fn a_third_signal_ends_the_scheduler_though_a_worker_does_not_end() {
     }
     let lab = Lab::new();
     let (mut store, plan) = lab.plan(SPEC);
-    let summary =
-        sched::dispatch_on(Outside { executor: &Immortal, devices: &ThisMachine }, &plan.runs, &lab.root, &mut store, &Options::default(), &mut Deaf).unwrap();
+    let summary = sched::dispatch_on(
+        Outside { executor: &Immortal, devices: &ThisMachine },
+        &plan.runs,
+        &lab.root,
+        &mut store,
+        &Options::default(),
+        &mut Deaf,
+    )
+    .unwrap();
     assert_eq!(summary.exit(), Exit::Interrupted);
 }
 

@@ -4,6 +4,7 @@
 pub(super) mod memory;
 mod peak;
 
+pub use memory::CONTEXT_BYTES;
 pub use peak::peak_flops;
 
 use crate::base::{Error, Exit, Result, machine};

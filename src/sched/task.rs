@@ -7,7 +7,7 @@ use super::{
     needs::Needs,
     queue::{Standing, Task},
 };
-use crate::{event::RunState, spec::RunConfig};
+use crate::{event::RunState, exec::device, spec::RunConfig};
 
 /// A planned run as the queue sees it.
 pub fn task(run: &PlannedRun, options: &Options) -> Task {
@@ -21,11 +21,19 @@ pub fn task(run: &PlannedRun, options: &Options) -> Task {
         run: run.frozen.id,
         device: settings.device.clone(),
         flops: run.cost.flops * (1.0 - done),
-        bytes: run.cost.process_bytes(&settings.device),
+        bytes: bytes(run),
         retries: settings.retries,
         timeout: settings.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
         from,
         needs: (!options.force).then(|| Needs::of(&run.frozen.config)),
+    }
+}
+
+/// What a run needs of its device's memory, as far as its config tells.
+fn bytes(run: &PlannedRun) -> u64 {
+    match device::kind(&run.frozen.config.run.device) {
+        "cpu" => run.cost.process_bytes(),
+        _ => run.cost.bytes + device::CONTEXT_BYTES,
     }
 }
 

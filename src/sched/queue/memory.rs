@@ -38,7 +38,8 @@ impl Queue {
         let Some(task) = self.entry(run).map(|entry| entry.task.clone()) else { return };
         let alike = |task: &Task, other: &Task| kind(&task.device) == kind(&other.device);
         let mut waiting = self.order.iter().map(|&at| &self.entries[at]);
-        let next = waiting.find(|entry| entry.is_waiting() && alike(&entry.task, &task)).map(|entry| entry.task.clone());
+        let next =
+            waiting.find(|entry| entry.is_waiting() && alike(&entry.task, &task)).map(|entry| entry.task.clone());
         let before = next.as_ref().map(|next| self.correction.need(next));
         self.correction.learn(&task, bytes);
         let (Some(next), Some(before)) = (next, before) else { return };
