@@ -75,7 +75,7 @@ pub struct Need {
     pub run: RunId,
     /// Cores of a CPU, at most.
     pub threads: usize,
-    /// Bytes of the device's memory.
+    /// Bytes of the device's memory; [`u64::MAX`] where it is to be alone there.
     pub bytes: u64,
 }
 
@@ -212,7 +212,9 @@ impl Reserved {
         if self.places == 0 {
             return true;
         }
-        let (Some(total), Some(usable)) = (device.memory_total, usable_memory(device)) else { return is_cpu(device) };
+        let (Some(total), Some(usable)) = (device.memory_total, usable_memory(device)) else {
+            return is_cpu(device) && self.bytes.unwrap_or(0).saturating_add(bytes) < u64::MAX;
+        };
         let in_use = total.saturating_sub(device.memory_free.unwrap_or(total));
         self.bytes.is_some_and(|reserved| reserved.max(in_use).saturating_add(bytes) <= usable)
     }

@@ -230,8 +230,11 @@ impl Dispatcher<'_> {
         }
     }
 
-    /// The same for runs that were done before; a few tell enough.
+    /// The same for runs that were done before, where there are others to do; a few tell enough.
     fn learn_from_what_is_done(&mut self) -> Result<()> {
+        if self.queue.is_over() {
+            return Ok(());
+        }
         let is_done = |standing: &Standing| *standing == Standing::Ended(RunState::Done);
         let done = self.queue.standings().filter(|(_, standing)| is_done(standing)).map(|(run, _)| run);
         let some: Vec<RunId> = done.take(TELL_ENOUGH).collect();

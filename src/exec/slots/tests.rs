@@ -147,6 +147,12 @@ fn who_would_be_alone_gets_the_device_whatever_it_needs() {
     assert!(a.take(&gpu(100), need(1, 1, 1000)).unwrap().is_none());
     drop(small);
     assert!(a.take(&gpu(100), need(1, 1, 1000)).unwrap().is_some());
+
+    let one = a.take(&cpu(4), need(1, 1, 1)).unwrap().unwrap();
+    assert!(a.take(&cpu(4), need(2, 1, u64::MAX)).unwrap().is_none(), "it is to be alone");
+    drop(one);
+    let _alone = a.take(&cpu(4), need(2, 1, u64::MAX)).unwrap().unwrap();
+    assert!(a.take(&cpu(4), need(1, 1, 1)).unwrap().is_none());
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! What runs need of memory: what their configs say, corrected by what the sweep's own runs turn out to need.
+//! What runs need of memory: what their configs say, corrected by what the sweep's own runs turn out to need; and what
+//! becomes of one that did not get it because of its neighbours.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use super::{Action, Queue, Task};
-use crate::{base::RunId, exec::device::kind};
+use super::{Action, Entry, Queue, Standing, Task};
+use crate::{base::RunId, event::is_out_of_memory, exec::device::kind};
 
 /// By how much the needs that follow from configs are wrong, for each kind of device.
 #[derive(Debug, Default)]
@@ -32,6 +33,28 @@ impl Correction {
 }
 
 impl Queue {
+    /// A run was started on a place: whoever is there has company from now on.
+    pub(super) fn note_company(&mut self, place: usize) {
+        let is_there = |entry: &&mut Entry| entry.share().is_some_and(|share| share.place == place);
+        let there: Vec<&mut Entry> = self.entries.iter_mut().filter(is_there).collect();
+        if there.len() > 1 {
+            there.into_iter().for_each(|entry| entry.had_company = true);
+        }
+    }
+
+    /// Lets a run that ran out of memory beside others wait until it has its device for itself: there it may well fit, and
+    /// so may what needs more. `false` where that is not what happened, or did before.
+    pub(super) fn again_alone(&mut self, now: Duration, run: RunId, why: &str, actions: &mut Vec<Action>) -> bool {
+        let Some(entry) = self.entry(run) else { return false };
+        let again = is_out_of_memory(why) && entry.had_company && !entry.alone;
+        if again {
+            entry.alone = true;
+            entry.standing = Standing::Waiting(now);
+            actions.push(Action::Say(format!("{}: {why}, beside other runs; starting it again alone", run.short())));
+        }
+        again
+    }
+
     /// A run that is done needed so many bytes: that counts for all that have not been started. Tells the person where
     /// another number of them goes side by side by that.
     pub(super) fn measured(&mut self, run: RunId, bytes: u64, actions: &mut Vec<Action>) {

@@ -113,8 +113,8 @@ pub enum Input {
 /// What to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Start a worker on that device, with that many threads at most and that much memory. To be answered by [`Input::Granted`], `Busy`,
-    /// `Elsewhere`, `Settled` or `Ended`.
+    /// Start a worker on that device, with that many threads at most and that much memory, all of it where that is
+    /// [`u64::MAX`]. To be answered by [`Input::Granted`], `Busy`, `Elsewhere`, `Settled` or `Ended`.
     Start { run: RunId, device: String, threads: usize, bytes: u64 },
     /// Ask its worker to stop.
     Stop { run: RunId },
@@ -147,9 +147,17 @@ struct Entry {
     deaths: u32,
     /// Whether a person cancelled it.
     cancelled: Stopping,
+    /// Whether another run of ours was on its device with it.
+    had_company: bool,
+    /// Whether it is to have its device for itself.
+    alone: bool,
 }
 
 impl Entry {
+    fn new(task: Task, standing: Standing) -> Self {
+        Self { task, standing, deaths: 0, cancelled: Stopping::No, had_company: false, alone: false }
+    }
+
     fn share(&self) -> Option<Share> {
         match self.standing {
             Standing::Starting(share) | Standing::Running { share, .. } => Some(share),
@@ -195,8 +203,7 @@ impl Queue {
     /// runs at a time are on the CPU: by default one per core, since runs side by side finish a sweep sooner than one after
     /// the other on all cores; and never more than there are runs or cores. On a GPU there are as many as it holds.
     pub fn new(tasks: Vec<(Task, Standing)>, devices: &[DeviceInfo], jobs: Option<usize>) -> Self {
-        let entry = |(task, standing)| Entry { task, standing, deaths: 0, cancelled: Stopping::No };
-        let entries: Vec<Entry> = tasks.into_iter().map(entry).collect();
+        let entries: Vec<Entry> = tasks.into_iter().map(|(task, standing)| Entry::new(task, standing)).collect();
         let mut places: Vec<Place> = devices.iter().map(Place::new).collect();
         if let Some(cpu) = places.first_mut() {
             let ended = |entry: &&Entry| matches!(entry.standing, Standing::Ended(_));
@@ -300,7 +307,7 @@ impl Queue {
             if !matches!(entry.standing, Standing::Waiting(from) if from <= now) {
                 continue;
             }
-            let bytes = self.correction.need(&entry.task);
+            let bytes = if entry.alone { u64::MAX } else { self.correction.need(&entry.task) };
             let might = |at: &usize| self.places[*at].fits(&entry.task) && !held_back[*at];
             let all = 0..self.places.len();
             let has_room = all.clone().filter(might).filter(|&at| self.places[at].has_room(&loads[at], bytes));
@@ -368,10 +375,12 @@ impl Queue {
         if let Standing::Starting(share) = entry.standing {
             let share = Share { threads, ..share };
             entry.standing = Standing::Running { share, since: now, overdue: Stopping::No };
+            entry.had_company = false;
             if entry.is_cancelled() {
                 entry.cancelled = Stopping::Asked(now);
                 actions.push(Action::Stop { run });
             }
+            self.note_company(share.place);
         }
     }
 

@@ -95,7 +95,9 @@ impl Place {
     }
 
     fn has_memory(&self, load: &Load, bytes: u64) -> bool {
-        load.jobs == 0 || self.memory.is_none_or(|memory| load.bytes.saturating_add(bytes) <= memory)
+        // Who needs all that a number can say is to be alone.
+        let sum = load.bytes.checked_add(bytes).filter(|&sum| sum < u64::MAX);
+        load.jobs == 0 || sum.is_some_and(|sum| self.memory.is_none_or(|memory| sum <= memory))
     }
 
     /// How many runs of that need it takes at once.

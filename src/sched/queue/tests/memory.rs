@@ -129,3 +129,26 @@ fn a_run_that_was_done_before_the_sweep_began_corrects_the_others() {
     let mut q = Queue::new(wishes, &hundred(1, &["cuda:0"]), None);
     assert_eq!(started(&mut q, measured(4, 45)), ["0 on cuda:0: 1, 45", "1 on cuda:0: 1, 45"]);
 }
+
+#[test]
+fn a_run_that_ran_out_of_memory_beside_others_is_tried_again_alone() {
+    let full =
+        |n: usize| Input::Ended { run: id(n), ended: Ended::Died { why: OUT_OF_MEMORY.into(), step: 7, retry: false } };
+    let mut q = Queue::new(runs(&[("cuda", 40); 4]), &hundred(1, &["cuda:0"]), None);
+    assert_eq!(started(&mut q, Input::Tick).len(), 2);
+    let (none, said) = place(&mut q, full(1));
+    let again = format!("{}: out of memory, beside other runs; starting it again alone", id(1).short());
+    assert_eq!((none, said), (vec![], vec![again]), "it waits for the other to end");
+    assert_eq!(started(&mut q, ended(0)), [format!("1 on cuda:0: 1, {}", u64::MAX)]);
+    assert_eq!(started(&mut q, full(1)).len(), 2, "it had all that there is, and the others go on");
+    assert_eq!(q.summary().failed, [id(1)]);
+    assert_eq!(started(&mut q, ended(2)), [""; 0]);
+    assert_eq!(started(&mut q, full(3)), [format!("3 on cuda:0: 1, {}", u64::MAX)], "it had company until just now");
+    let mut q = Queue::new(runs(&[("cpu", 1); 3]), &machine(2, &[]), None);
+    assert_eq!(started(&mut q, Input::Tick).len(), 2);
+    assert_eq!(started(&mut q, full(1)), [""; 0], "where memory is no limit as well");
+    assert_eq!(started(&mut q, ended(0)), [format!("1 on cpu: 2, {}", u64::MAX)]);
+    let mut q = Queue::new(runs(&[("cuda", 40)]), &hundred(1, &["cuda:0"]), None);
+    started(&mut q, Input::Tick);
+    assert_eq!(place(&mut q, full(0)), (vec![], vec![]), "who was alone is not tried again");
+}

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::Outcome;
+use crate::event::{OUT_OF_MEMORY, Outcome};
 
 fn id(n: usize) -> RunId {
     RunId([n as u8; 32])
@@ -362,7 +362,7 @@ impl World {
             }
             for device in ["cpu", "cuda:0", "cuda:1"] {
                 let there: Vec<_> = self.workers.values().filter(|(at, ..)| at == device).collect();
-                let bytes = there.iter().map(|(.., bytes)| bytes).sum::<u64>();
+                let bytes = there.iter().fold(0u64, |sum, (.., bytes)| sum.saturating_add(*bytes));
                 prop_assert!(there.len() <= 1 || bytes <= self.usable, "more than fits on {}: {:?}", device, there);
                 if device == "cpu" {
                     let threads = there.iter().map(|(_, threads, _)| threads).sum::<usize>();
@@ -410,6 +410,7 @@ impl World {
                 let ended = match chance % 5 {
                     0 => killed(),
                     1 => stopped(3),
+                    2 if chance < 50 => Ended::Died { why: OUT_OF_MEMORY.into(), step: 3, retry: false },
                     2 => Ended::Finished(Outcome::Failed { why: "NaN".into(), retry: chance > 128 }),
                     _ => done(),
                 };
