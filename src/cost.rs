@@ -10,7 +10,7 @@ use crate::spec::{
 };
 
 /// What a worker on a CPU holds beside all else, in bytes: the program, a small corpus, its threads. Measured: 25 MB.
-const PROCESS: u64 = 32 << 20;
+const PROCESS: u64 = 25 << 20;
 
 /// Bytes per parameter that writing a checkpoint takes for a moment: the moments copied, and their file. Measured with
 /// models of 0.8 and 11 million parameters: 19 and 20.

@@ -119,10 +119,21 @@ fn seeds(root: &Root, path: &Path, seeds: &str, bytes: u64) -> (Store, Plan) {
     (store, plan)
 }
 
-/// Sees to it that all runs of a plan are done on two GPUs of 10 GB.
-fn dispatch(workers: &Workers, root: &Root, (mut store, plan): (Store, Plan)) -> (Summary, Vec<String>) {
+/// Sees to it that all runs of a plan are done on two GPUs of 10 GB, all of which is free.
+fn dispatch(workers: &Workers, root: &Root, planned: (Store, Plan)) -> (Summary, Vec<String>) {
+    dispatch_beside(0, workers, root, planned)
+}
+
+/// The same on GPUs of which another program has so much.
+fn dispatch_beside(
+    others: u64,
+    workers: &Workers,
+    root: &Root,
+    (mut store, plan): (Store, Plan),
+) -> (Summary, Vec<String>) {
     let mut clock = Clock { workers, ticks: 0, said: Said::default() };
-    let devices = Fixed(machine(&["cuda:0", "cuda:1"], Some(10 * GB)));
+    let mut devices = Fixed(machine(&["cuda:0", "cuda:1"], Some(10 * GB)));
+    devices.0.iter_mut().for_each(|device| device.memory_free = Some(10 * GB - others));
     let outside = Outside { executor: workers, devices: &devices };
     let summary = sched::dispatch_on(outside, &plan.runs, root, &mut store, &Options::default(), &mut clock).unwrap();
     (summary, clock.said.0)
@@ -143,6 +154,17 @@ fn two_runs_of_four_gigabytes_share_a_gpu_of_ten_and_a_third_waits() {
     assert_eq!(most(&workers), [2, 2], "{:?}", workers.started.borrow());
     assert_eq!(workers.started.borrow()[..4], ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]);
     assert!(slots::occupants(&root).unwrap().is_empty());
+}
+
+#[test]
+fn what_another_program_has_of_a_gpu_is_left_to_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    let workers = Workers::default();
+    let planned = seeds(&root, &dir.path().join("a.yaml"), "5", 4 * GB);
+    let (summary, said) = dispatch_beside(6 * GB, &workers, &root, planned);
+    assert_eq!((summary.done.len(), said), (5, vec![]));
+    assert_eq!(most(&workers), [1, 1], "{:?}", workers.started.borrow());
 }
 
 #[test]

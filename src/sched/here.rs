@@ -43,15 +43,27 @@ impl<'a> Here<'a> {
             return Ok(None);
         }
         if !self.is_fresh {
-            (self.devices, self.is_fresh) = (self.source.list(), true);
+            self.refresh();
         }
         let slot = match self.devices.iter().find(|info| info.name == device) {
             Some(info) => slots.take(info, need)?,
-            None => None, // it has gone; it may come again
+            None => None,
         };
         if slot.is_none() {
             self.full.insert(device.to_owned());
         }
         Ok(slot)
+    }
+
+    /// Brings the devices up to date. One that is not named any more stays as it was: a worker that is started there will
+    /// tell what is the matter with it.
+    fn refresh(&mut self) {
+        let now = self.source.list();
+        for known in &mut self.devices {
+            if let Some(info) = now.iter().find(|info| info.name == known.name) {
+                known.clone_from(info);
+            }
+        }
+        self.is_fresh = true;
     }
 }
