@@ -84,7 +84,7 @@ fn a_run_that_needs_more_than_there_is_has_the_device_alone() {
 
 #[test]
 fn cores_that_memory_leaves_no_run_for_go_to_the_runs_that_there_are() {
-    let mut q = Queue::new(runs(&[("cpu", 40); 9]), &hundred(16, &[]), None);
+    let mut q = Queue::new(runs(&[("cpu", 40); 20]), &hundred(16, &[]), None);
     assert_eq!(started(&mut q, Input::Tick), ["0 on cpu: 8, 40", "1 on cpu: 8, 40"]);
     assert_eq!(started(&mut q, ended(1)), ["2 on cpu: 8, 40"]);
     let mut q = Queue::new(runs(&[("cpu", 40); 1]), &hundred(16, &[]), None);
