@@ -40,6 +40,9 @@ pub enum Event {
         at: Millis,
         /// How it ended.
         outcome: Outcome,
+        /// The most bytes of its device's memory that the worker had at once, where that is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        peak_bytes: Option<u64>,
     },
 }
 

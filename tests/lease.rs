@@ -23,8 +23,11 @@ use exp::{
         machine::Identity,
     },
     event::{Event, Observer, Progress, RunState, Started},
-    exec::{Executor, Handle, Job, Message, Slot, device},
-    sched::{self, Options, Plan},
+    exec::{
+        Executor, Handle, Job, Message, Slot,
+        device::{self, ThisMachine},
+    },
+    sched::{self, Options, Outside, Plan},
     store::Store,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -439,8 +442,15 @@ fn a_third_signal_ends_the_scheduler_though_a_worker_does_not_end() {
     }
     let lab = Lab::new();
     let (mut store, plan) = lab.plan(SPEC);
-    let summary =
-        sched::dispatch_on(&Immortal, &plan.runs, &lab.root, &mut store, &Options::default(), &mut Deaf).unwrap();
+    let summary = sched::dispatch_on(
+        Outside { executor: &Immortal, devices: &ThisMachine },
+        &plan.runs,
+        &lab.root,
+        &mut store,
+        &Options::default(),
+        &mut Deaf,
+    )
+    .unwrap();
     assert_eq!(summary.exit(), Exit::Interrupted);
 }
 

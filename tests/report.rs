@@ -46,7 +46,7 @@ fn events(run: &FrozenRun) -> Vec<Event> {
             events.push(Event::Eval(Eval { step, train_loss: loss(step), val_loss, ..Eval::default() }));
         }
     }
-    events.push(Event::Finished { at: 9, outcome: Outcome::Done });
+    events.push(Event::Finished { at: 9, outcome: Outcome::Done, peak_bytes: None });
     events
 }
 

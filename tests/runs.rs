@@ -19,8 +19,11 @@ use exp::{
         folders::{Root, RunFolder},
     },
     event::{Event, Observer, Outcome, Progress, RunState},
-    exec::{Ended, Executor, Handle, Inline, Job, Message, Slot, device},
-    sched::{self, Options, Plan, Summary},
+    exec::{
+        Ended, Executor, Handle, Inline, Job, Message, Slot,
+        device::{self, ThisMachine},
+    },
+    sched::{self, Options, Outside, Plan, Summary},
     store::{RunRow, Store},
 };
 use lab::Curves;
@@ -77,7 +80,15 @@ impl Lab {
     fn dispatch(&self, executor: &dyn Executor, spec: &str) -> (Summary, Vec<String>) {
         let (mut store, plan) = self.plan(spec);
         let (mut said, options) = (Said::default(), Options::default());
-        let summary = sched::dispatch_on(executor, &plan.runs, &self.root, &mut store, &options, &mut said).unwrap();
+        let summary = sched::dispatch_on(
+            Outside { executor, devices: &ThisMachine },
+            &plan.runs,
+            &self.root,
+            &mut store,
+            &options,
+            &mut said,
+        )
+        .unwrap();
         (summary, said.0)
     }
 
@@ -386,8 +397,15 @@ fn an_observer_sees_all_that_a_run_in_this_process_does() {
     let (mut store, plan) = lab.plan(&short());
     let id = plan.runs[0].frozen.id;
     let mut seen = Seen::default();
-    let summary =
-        sched::dispatch_on(&Inline, &plan.runs, &lab.root, &mut store, &Options::default(), &mut seen).unwrap();
+    let summary = sched::dispatch_on(
+        Outside { executor: &Inline, devices: &ThisMachine },
+        &plan.runs,
+        &lab.root,
+        &mut store,
+        &Options::default(),
+        &mut seen,
+    )
+    .unwrap();
     assert_eq!((summary.exit(), summary.done), (Exit::Done, vec![id]));
     assert_eq!(seen.steps, (1..=20).collect::<Vec<u64>>());
     assert_eq!(seen.others, ["attempt 1 on cpu", "Done", "done"]);
@@ -398,7 +416,11 @@ fn an_observer_sees_all_that_a_run_in_this_process_does() {
 fn attempt(lab: &Lab, run: &RunId, attempt: u32, outcome: Outcome) {
     let events = lab.root.run(run).events(attempt);
     std::fs::create_dir_all(events.parent().unwrap()).unwrap();
-    std::fs::write(events, serde_json::to_string(&Event::Finished { at: 1, outcome }).unwrap() + "\n").unwrap();
+    std::fs::write(
+        events,
+        serde_json::to_string(&Event::Finished { at: 1, outcome, peak_bytes: None }).unwrap() + "\n",
+    )
+    .unwrap();
 }
 
 #[test]
@@ -481,6 +503,14 @@ fn a_run_that_was_done_meanwhile_is_left_alone() {
     lab.dispatch(&Inline, &short());
     plan.runs[0].reason = sched::Reason::Interrupted { step: 7 };
     let (mut said, options) = (Said::default(), Options::default());
-    let summary = sched::dispatch_on(&Inline, &plan.runs, &lab.root, &mut store, &options, &mut said).unwrap();
+    let summary = sched::dispatch_on(
+        Outside { executor: &Inline, devices: &ThisMachine },
+        &plan.runs,
+        &lab.root,
+        &mut store,
+        &options,
+        &mut said,
+    )
+    .unwrap();
     assert_eq!((summary.done, lab.root.run(&id).attempts().unwrap()), (vec![id], vec![1]));
 }

@@ -4,7 +4,7 @@
 //! runs/exp.db                                   the index
 //! runs/exp.db.lock                              held while the index is opened, made or replaced
 //! runs/cache/                                   token caches, measured peaks
-//! runs/slots/<host>/                            one lock per CPU core or GPU of a machine
+//! runs/slots/<host>/                            the places on a machine's devices, a lock each: who has them, for how much
 //! runs/experiments/<name>/journal.jsonl         what each `exp run` of the spec expanded to
 //! runs/<id16>/config.json                       the frozen config, the whole id, the corpus's hash
 //! runs/<id16>/lock                              held by the worker that trains the run; its lease

@@ -21,6 +21,13 @@ pub fn resident_bytes() -> u64 {
     pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
+/// The most memory of this process that was resident at once, in bytes; `None` where it cannot be told.
+pub fn peak_resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next());
+    Some(kilobytes?.parse::<u64>().ok()? * 1024)
+}
+
 /// Which build of `exp` this process runs: the first 16 digits of the blake3 of its program, empty where that cannot be
 /// read. Hashed once. What runs counts, whatever stands under the program's name by now.
 pub fn binary() -> &'static str {
@@ -150,6 +157,7 @@ mod tests {
     #[test]
     fn a_process_is_resident_and_has_a_processor() {
         assert!(resident_bytes() > 1 << 16);
+        assert!(peak_resident_bytes().unwrap() >= resident_bytes() / 2, "they are not counted at the same time");
         assert!(!cpu_model().is_empty());
     }
 

@@ -1,12 +1,13 @@
 //! `exp devices`: what runs can be placed on, and what runs there.
 
-use std::collections::BTreeMap;
-
 use serde_json::json;
 
 use crate::{
     base::{Exit, Result, RunId, folders::Root},
-    exec::device::{self, DeviceInfo},
+    exec::{
+        device::{self, DeviceInfo},
+        slots,
+    },
     ui::{
         self, format,
         table::{self, numbers, words},
@@ -27,7 +28,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     if let Some(why) = device::without_cuda() {
         ui::note(&format!("no NVIDIA GPU can be used: {why}"));
     }
-    let occupants = occupants(root)?;
+    let occupants = slots::occupants(root)?;
     let shown = devices.iter().map(|device| (device, occupants.get(&device.id).map_or(&[][..], Vec::as_slice)));
     if args.json {
         ui::print_json(&shown.map(|(device, runs)| as_json(device, runs)).collect());
@@ -38,11 +39,6 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         [words("device"), words("model"), numbers("cores"), numbers("memory"), numbers("free"), words("runs")];
     ui::print(&table::render(&columns, &rows));
     Ok(Exit::Done)
-}
-
-/// The runs under `root` on each device of this machine, by its id.
-fn occupants(_root: &Root) -> Result<BTreeMap<String, Vec<RunId>>> {
-    Ok(BTreeMap::new()) // filled by slots
 }
 
 fn as_json(d: &DeviceInfo, runs: &[RunId]) -> serde_json::Value {

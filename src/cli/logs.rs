@@ -106,7 +106,7 @@ fn describe(event: &Event, steps: bool) -> Option<String> {
             format!("step {:>6}  checkpoint {}{}", c.step, c.folder, if c.best { ", best so far" } else { "" })
         }
         Event::Warning { at, message } => format!("{}  warning: {message}", clock::local(*at)),
-        Event::Finished { at, outcome } => {
+        Event::Finished { at, outcome, .. } => {
             let how = match outcome {
                 Outcome::Done => "done".into(),
                 Outcome::Failed { why, .. } => format!("failed: {why}"),

@@ -69,7 +69,7 @@ pub struct Args {
 impl Args {
     fn options(&self) -> sched::Options {
         let jobs = self.jobs.map(|n| n as usize);
-        sched::Options { jobs, fail_fast: self.fail_fast, force: self.force, gpus: None }
+        sched::Options { jobs, fail_fast: self.fail_fast, force: self.force }
     }
 }
 

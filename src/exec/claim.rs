@@ -58,12 +58,18 @@ impl Claim {
         self.held.fence()
     }
 
-    /// Trains the attempt, and says how that ended.
+    /// Trains the attempt, and says how that ended, and how much memory it had at most where `peak` can tell by then.
     ///
     /// # Errors
     ///
     /// [`Exit::LeaseLost`] once another worker has the run: then nothing more is written, not even that.
-    pub fn train(&self, args: &Args, stop: &Stop, mirror: &mut dyn FnMut(&Event)) -> Result<Exit> {
+    pub fn train(
+        &self,
+        args: &Args,
+        stop: &Stop,
+        peak: impl FnOnce() -> Option<u64>,
+        mirror: &mut dyn FnMut(&Event),
+    ) -> Result<Exit> {
         let mut events = EventLog::create(self.folder.events(args.attempt), self.fence(), mirror)?;
         let outcome = match self.attempt(args, stop, &mut events) {
             Ok(outcome) => outcome,
@@ -83,7 +89,7 @@ impl Claim {
             Outcome::Failed { .. } => Exit::RunFailed,
             Outcome::Interrupted { .. } => Exit::Interrupted,
         };
-        events.emit(&Event::Finished { at: clock::now(), outcome }, true)?;
+        events.emit(&Event::Finished { at: clock::now(), outcome, peak_bytes: peak() }, true)?;
         Ok(exit)
     }
 

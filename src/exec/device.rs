@@ -2,9 +2,11 @@
 //! [`super::slots`].
 
 mod cuda;
+pub(super) mod memory;
 mod peak;
 
 pub use cuda::{environment, local};
+pub use memory::CONTEXT_BYTES;
 pub use peak::peak_flops;
 
 use crate::base::{Error, Exit, Result, cgroup, machine};
@@ -72,14 +74,6 @@ pub fn resolve(name: &str) -> Result<String> {
 /// or knows none.
 pub fn without_cuda() -> Option<String> {
     cuda::list().err()
-}
-
-/// What all processes of this machine call the device `name`; its name where it is not there.
-pub(super) fn id_of(name: &str) -> String {
-    if kind(name) != "cuda" {
-        return name.into(); // nobody needs to be asked
-    }
-    list().into_iter().find(|device| device.name == name).map_or_else(|| name.into(), |device| device.id)
 }
 
 /// CPU cores that this process may use. The standard library heeds the affinity mask (and with it cpusets) and the CPU

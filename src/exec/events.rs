@@ -116,10 +116,15 @@ impl Sink for EventLog<'_> {
 
 /// How the attempt ended, where its events say so. A line without its end is not there yet, here as in the index.
 pub fn outcome(path: &Path) -> Option<Outcome> {
+    end(path).map(|(outcome, _)| outcome)
+}
+
+/// How the attempt ended, and the most memory that it had.
+pub fn end(path: &Path) -> Option<(Outcome, Option<u64>)> {
     let tail = tail(path)?;
     let whole = &tail[..tail.rfind('\n')?];
     match serde_json::from_str(last(whole, |line| !line.is_empty())?) {
-        Ok(Event::Finished { outcome, .. }) => Some(outcome),
+        Ok(Event::Finished { outcome, peak_bytes, .. }) => Some((outcome, peak_bytes)),
         _ => None,
     }
 }
@@ -148,7 +153,7 @@ pub fn last_words(path: &Path, said: Outcome) -> std::io::Result<()> {
         return Ok(());
     }
     let mut file = OpenOptions::new().read(true).append(true).open(path)?;
-    let mut line = serde_json::to_vec(&Event::Finished { at: clock::now(), outcome: said })?;
+    let mut line = serde_json::to_vec(&Event::Finished { at: clock::now(), outcome: said, peak_bytes: None })?;
     line.push(b'\n');
     if tail(path).is_some_and(|tail| !tail.is_empty() && !tail.ends_with('\n')) {
         line.insert(0, b'\n');
@@ -187,7 +192,7 @@ mod tests {
     use super::*;
 
     fn finished(outcome: Outcome) -> Event {
-        Event::Finished { at: 1, outcome }
+        Event::Finished { at: 1, outcome, peak_bytes: None }
     }
 
     #[test]

@@ -117,6 +117,14 @@ pub fn ended(folder: &RunFolder, attempt: u32, death: impl FnOnce() -> Failure) 
     Ended::Died { why, step: checkpoint::latest_step(folder).ok().flatten().unwrap_or(0), retry }
 }
 
+/// The most bytes of its device's memory that an attempt had, where it is done and knew that.
+pub fn peak_of_done(folder: &RunFolder, attempt: u32) -> Option<u64> {
+    match events::end(&folder.events(attempt))? {
+        (Outcome::Done, peak) => peak,
+        _ => None,
+    }
+}
+
 /// Why an attempt went wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {

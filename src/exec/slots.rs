@@ -1,27 +1,45 @@
-//! Slots: permission to run on a device. They are lock files of the root, one per CPU core and one per GPU of a machine,
-//! so that all `exp` processes of one root together never put more threads on its CPU than it has cores, nor two runs on
-//! one GPU. The kernel frees a lock when its holders are gone: the scheduler that took it and the worker that it started
-//! there, which goes on for a while after a scheduler that was killed.
+//! Slots: permission to run on a device. They are lock files of the root, `<device>.<place>.lock`: a CPU has a place for
+//! each core, a GPU as many as runs fit into its memory. So all `exp` processes of one root together never put more
+//! threads on a CPU than it has cores, nor more runs on a device than its memory holds. The kernel frees a lock when its
+//! holders are gone: the scheduler that took it and the worker that it started there, which goes on for a while after a
+//! scheduler that was killed. Who is gone reserves nothing any more, whatever its file still says.
 //!
-//! Whoever takes slots of a kind holds the kind's turn while doing so; whoever found none keeps the turn until it gets
-//! some. So two sweeps on one machine alternate, and nobody waits for ever: not for one that has been stopped while it
-//! was waiting either, since a turn that is not asked for again within five seconds counts as passed.
+//! Each held file says which run it is held for and how many bytes are reserved for that. A run is let onto a device
+//! beside others while its need and what is reserved *or* in use there, whichever is more, fit into the memory less a
+//! margin. What programs other than runs hold is so taken to be what is used beyond all that is reserved: too little as
+//! long as runs have not allocated yet what is reserved for them. A run that would be alone gets the device whatever it
+//! needs: the estimate may be wrong, and a run that is too large fails by itself rather than wait for ever.
+//!
+//! Whoever takes a slot writes its need into the file that it holds, *then* sums up what all held files say, and lets go
+//! again where that is too much. Of two who do so at once, the one that sums up later sees what both wrote: both may let
+//! go and come again, but never do both stay. A held file that says nothing yet counts as all of the device.
+//!
+//! So that nobody waits for ever, whoever takes slots of a device holds the device's turn while doing so; whoever found
+//! none keeps the turn until it gets some. Two sweeps on one machine alternate, and a run that needs much is let in when
+//! enough has ended. Nor is one waited for that was stopped while it had the turn: a turn that is not asked for again
+//! within five seconds counts as passed. Turns are for fairness alone; where two of them overlap, the sum decides.
 
 use std::{
     collections::BTreeMap,
-    io,
+    fs,
+    io::{self, ErrorKind},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use super::device::{cpus, kind};
+use serde::{Deserialize, Serialize};
+
+use super::device::{DeviceInfo, cpus, kind};
 use crate::base::{
-    Result,
+    Context, Exit, Result, RunId,
     clock::{self, Millis},
     files::Lock,
     folders::Root,
     machine,
 };
+
+/// Runs that may be on one GPU at once, however little they need.
+pub const PLACES: usize = 64;
 
 /// How long a turn is waited for whose holder does not ask for its slots.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -29,8 +47,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Permission to run on one device, until it is dropped.
 #[derive(Debug)]
 pub struct Slot {
-    /// `cpu`, `cuda:N`, `metal`.
+    /// `cpu`, `cuda:N`, `metal`: what this process calls the device.
     pub device: String,
+    /// What all processes of the machine call it.
+    pub id: String,
     /// CPU threads that may compute.
     pub threads: usize,
     locks: Vec<Lock>,
@@ -39,7 +59,7 @@ pub struct Slot {
 impl Slot {
     /// A slot that no lock stands behind: for executors and tests that share out devices by other means.
     pub fn unlocked(device: &str, threads: usize) -> Self {
-        Self { device: device.into(), threads, locks: Vec::new() }
+        Self { device: device.into(), id: device.into(), threads, locks: Vec::new() }
     }
 
     /// Whether programs that are started now hold the slot as well, until they end.
@@ -48,11 +68,35 @@ impl Slot {
     }
 }
 
+/// What a run asks of a device.
+#[derive(Clone, Copy, Debug)]
+pub struct Need {
+    /// Who asks.
+    pub run: RunId,
+    /// Cores of a CPU, at most.
+    pub threads: usize,
+    /// Bytes of the device's memory; [`u64::MAX`] where it is to be alone there.
+    pub bytes: u64,
+}
+
+/// The bytes of a device that runs may take: all but a twentieth, which is left to what nobody reckons with. `None` where
+/// its memory is not known: then a GPU is for one run at a time, and memory is no limit on a CPU.
+pub fn usable_memory(device: &DeviceInfo) -> Option<u64> {
+    device.memory_total.map(|total| total - total / 20)
+}
+
+/// What stands in a held file.
+#[derive(Debug, Serialize, Deserialize)]
+struct Reservation {
+    run: RunId,
+    /// Of a run with several cores these stand in one file, and 0 in the others.
+    bytes: u64,
+}
+
 /// The slots of one root.
 #[derive(Debug)]
 pub struct Slots {
     folder: PathBuf,
-    cpus: Vec<usize>,
     turns: BTreeMap<String, Lock>,
     /// The turns of others: when each was last asked for, and since when we have seen no later time than that.
     waits: BTreeMap<String, (Millis, Instant)>,
@@ -61,33 +105,31 @@ pub struct Slots {
 impl Slots {
     /// The slots of `root` on this machine; nothing is taken.
     pub fn new(root: &Root) -> Self {
-        Self { folder: root.slots(&machine::host()), cpus: cpus(), turns: BTreeMap::new(), waits: BTreeMap::new() }
+        Self { folder: folder(root), turns: BTreeMap::new(), waits: BTreeMap::new() }
     }
 
-    /// Takes a slot: on a CPU as many cores as are free, at most `threads`; on another device the whole of it. `None`
-    /// where all is taken or it is another process's turn; then ask again soon, or [`pass`](Self::pass).
-    pub fn take(&mut self, device: &str, threads: usize) -> Result<Option<Slot>> {
-        let path = self.lock(device, "turn");
-        let turn = match self.turns.remove(device) {
+    /// Takes a slot on `device`, whose free memory should be as of now: on a CPU as many cores as are free, at most those
+    /// asked for. `None` where there is no place, where memory does not suffice, or where it is another process's turn;
+    /// then ask again soon, or [`pass`](Self::pass).
+    pub fn take(&mut self, device: &DeviceInfo, need: Need) -> Result<Option<Slot>> {
+        let path = self.folder.join(format!("{}.turn", file_stem(&device.id)));
+        let turn = match self.turns.remove(&device.id) {
             Some(turn) => Some(turn),
             None => Lock::try_take(&path)?,
         };
         match &turn {
             // Shows those who wait behind us that we are still waiting. Where it cannot be shown, they come first.
             Some(turn) => drop(turn.touch()),
-            None if !self.is_passed(device, &path) => return Ok(None),
+            None if !self.is_passed(&device.id, &path) => return Ok(None),
             None => {}
         }
-        let locks = match kind(device) {
-            "cpu" => self.free_cores(threads)?,
-            _ => Lock::try_take(&self.lock(device, "lock"))?.into_iter().collect(),
-        };
+        let locks = self.reserve(device, need)?;
         if locks.is_empty() {
-            self.turns.extend(turn.map(|turn| (device.into(), turn)));
+            self.turns.extend(turn.map(|turn| (device.id.clone(), turn)));
             return Ok(None);
         }
-        let threads = if kind(device) == "cpu" { locks.len() } else { threads };
-        Ok(Some(Slot { device: device.into(), threads, locks }))
+        let threads = if is_cpu(device) { locks.len() } else { need.threads };
+        Ok(Some(Slot { device: device.name.clone(), id: device.id.clone(), threads, locks }))
     }
 
     /// Lets others take their turn: call it when no run waits for a slot any more.
@@ -105,98 +147,155 @@ impl Slots {
         now - *since >= PATIENCE
     }
 
-    fn free_cores(&self, most: usize) -> Result<Vec<Lock>> {
+    /// Places on a device with the need written into them; none where it does not fit.
+    fn reserve(&self, device: &DeviceInfo, need: Need) -> Result<Vec<Lock>> {
+        // Who does not fit is not to stand there for an instant each time that it asks.
+        if !self.reserved(device, &[])?.leaves_room(device, need.bytes) {
+            return Ok(Vec::new());
+        }
+        let locks = self.free_places(device, need.threads)?;
+        let mut bytes = need.bytes;
+        for lock in &locks {
+            let reservation = Reservation { run: need.run, bytes: std::mem::take(&mut bytes) };
+            let text = serde_json::to_string(&reservation).doing(Exit::Unexpected, || "reserving memory".into())?;
+            // Where the disk is full, the file is left empty: others then come when we have gone.
+            let _ = lock.note(&text);
+        }
+        let fits = self.reserved(device, &locks)?.leaves_room(device, need.bytes);
+        Ok(if fits { locks } else { Vec::new() })
+    }
+
+    /// What is reserved on a device by others than `ours`.
+    fn reserved(&self, device: &DeviceInfo, ours: &[Lock]) -> Result<Reserved> {
+        let mut reserved = Reserved { places: 0, bytes: Some(0) };
+        for held in held(&self.folder, |id| id == device.id)? {
+            if ours.iter().all(|lock| lock.path() != held.path) {
+                reserved.places += 1;
+                reserved.bytes = reserved.bytes.zip(held.reservation).map(|(sum, r)| sum.saturating_add(r.bytes));
+            }
+        }
+        Ok(reserved)
+    }
+
+    fn free_places(&self, device: &DeviceInfo, threads: usize) -> Result<Vec<Lock>> {
+        let (places, most): (Vec<usize>, _) = match device.cores {
+            Some(cores) if is_cpu(device) => {
+                let known = cpus();
+                let beyond = known.last().map_or(0, |last| last + 1)..;
+                (known.into_iter().chain(beyond).take(cores).collect(), threads)
+            }
+            _ => ((0..PLACES).collect(), 1),
+        };
         let mut locks = Vec::new();
-        for cpu in &self.cpus {
+        for place in places {
             if locks.len() == most {
                 break;
             }
-            locks.extend(Lock::try_take(&self.lock(&format!("cpu-{cpu}"), "lock"))?);
+            let path = self.folder.join(format!("{}.{place}.lock", file_stem(&device.id)));
+            locks.extend(Lock::try_take(&path)?);
         }
         Ok(locks)
     }
+}
 
-    fn lock(&self, name: &str, extension: &str) -> PathBuf {
-        self.folder.join(format!("{}.{extension}", name.replace(':', "-")))
+/// What others have reserved on a device.
+struct Reserved {
+    /// Files that are held.
+    places: usize,
+    /// What they say together; `None` where one says nothing.
+    bytes: Option<u64>,
+}
+
+impl Reserved {
+    /// Whether a run that needs `bytes` may come beside them.
+    fn leaves_room(&self, device: &DeviceInfo, bytes: u64) -> bool {
+        if self.places == 0 {
+            return true;
+        }
+        let (Some(total), Some(usable)) = (device.memory_total, usable_memory(device)) else {
+            return is_cpu(device) && self.bytes.unwrap_or(0).saturating_add(bytes) < u64::MAX;
+        };
+        let in_use = total.saturating_sub(device.memory_free.unwrap_or(total));
+        self.bytes.is_some_and(|reserved| reserved.max(in_use).saturating_add(bytes) <= usable)
     }
+}
+
+/// Which runs are on which device of this machine now, by the devices' [ids](DeviceInfo::id): of all processes that use
+/// `root`, none of which is disturbed by that.
+pub fn occupants(root: &Root) -> Result<BTreeMap<String, Vec<RunId>>> {
+    let mut runs: BTreeMap<String, Vec<RunId>> = BTreeMap::new();
+    for held in held(&folder(root), |_| true)? {
+        let there = runs.entry(held.device).or_default();
+        there.extend(held.reservation.map(|reservation| reservation.run).filter(|run| !there.contains(run)));
+    }
+    runs.retain(|_, runs| !runs.is_empty());
+    Ok(runs)
+}
+
+/// A file that is held now.
+struct HeldFile {
+    device: String,
+    path: PathBuf,
+    /// `None` where it does not say.
+    reservation: Option<Reservation>,
+}
+
+/// The files that are held now of the devices that `is_asked_for`, in the order of their names. Others that lie there,
+/// such as those of earlier versions, count for nothing.
+fn held(folder: &Path, is_asked_for: impl Fn(&str) -> bool) -> Result<Vec<HeldFile>> {
+    let doing = || format!("looking who is on which device in {}", folder.display());
+    let entries = match fs::read_dir(folder) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.doing(Exit::Store, doing)?,
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let entry = entry.doing(Exit::Store, doing)?;
+        let Some(device) = entry.file_name().to_str().and_then(device_of) else { continue };
+        let path = entry.path();
+        if is_asked_for(&device) && Lock::is_held(&path)? {
+            let said = fs::read(&path).doing(Exit::Store, doing)?;
+            files.push(HeldFile { device, path, reservation: serde_json::from_slice(&said).ok() });
+        }
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
+fn folder(root: &Root) -> PathBuf {
+    root.slots(&machine::host())
+}
+
+fn is_cpu(device: &DeviceInfo) -> bool {
+    kind(&device.name) == "cpu"
+}
+
+/// A device's id as the beginning of a file's name: what is no letter, digit, `-` or `_` as `%` and two hex digits.
+fn file_stem(id: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    id.bytes().map(|b| if is_plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+}
+
+/// The id of the device that a file named `<device>.<place>.lock` belongs to.
+fn device_of(name: &str) -> Option<String> {
+    let (stem, place) = name.strip_suffix(".lock")?.rsplit_once('.')?;
+    place.parse::<usize>().ok()?;
+    let (mut id, mut rest) = (Vec::new(), stem.as_bytes());
+    while let [first, after @ ..] = rest {
+        rest = match first {
+            b'%' => {
+                let digits = std::str::from_utf8(after.get(..2)?).ok()?;
+                id.push(u8::from_str_radix(digits, 16).ok()?);
+                &after[2..]
+            }
+            _ => {
+                id.push(*first);
+                after
+            }
+        };
+    }
+    String::from_utf8(id).ok().filter(|id| file_stem(id) == stem)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Locks exclude between open files, so two `Slots` in one process stand for two processes.
-    fn two(root: &Root, cores: usize) -> (Slots, Slots) {
-        let slots = || Slots { cpus: (0..cores).collect(), ..Slots::new(root) };
-        (slots(), slots())
-    }
-
-    #[test]
-    fn two_sweeps_share_the_cores_and_never_take_more() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut a, mut b) = two(&Root::new(dir.path()), 3);
-        let first = a.take("cpu", 2).unwrap().unwrap();
-        let second = b.take("cpu", 2).unwrap().unwrap();
-        assert_eq!((first.threads, second.threads), (2, 1), "what is free, rather than nothing");
-        assert!(a.take("cpu", 1).unwrap().is_none());
-        drop(second);
-        assert_eq!(a.take("cpu", 5).unwrap().unwrap().threads, 1);
-    }
-
-    #[test]
-    fn who_waited_longer_comes_first() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut a, mut b) = two(&Root::new(dir.path()), 1);
-        let slot = a.take("cpu", 1).unwrap().unwrap();
-        assert!(b.take("cpu", 1).unwrap().is_none());
-        drop(slot);
-        assert!(a.take("cpu", 1).unwrap().is_none(), "it is the other's turn");
-        let slot = b.take("cpu", 1).unwrap().unwrap();
-        assert!(a.take("cpu", 1).unwrap().is_none());
-        a.pass();
-        drop(slot);
-        assert!(b.take("cpu", 1).unwrap().is_some(), "who passes does not stand in the way");
-    }
-
-    #[test]
-    fn a_turn_whose_holder_does_not_ask_counts_as_passed() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut a, mut b) = two(&Root::new(dir.path()), 1);
-        let slot = a.take("cpu", 1).unwrap().unwrap();
-        assert!(b.take("cpu", 1).unwrap().is_none());
-        drop(slot);
-        let mut after = |seconds: u64| {
-            for (_, since) in a.waits.values_mut() {
-                *since -= Duration::from_secs(seconds);
-            }
-            a.take("cpu", 1).unwrap()
-        };
-        assert!(after(0).is_none() && after(4).is_none());
-        std::thread::sleep(Duration::from_millis(5)); // the time of a file is told in ms here
-        b.turns["cpu"].touch().unwrap();
-        assert!(after(4).is_none(), "it asked again meanwhile");
-        let slot = after(5).expect("it has been stopped");
-        assert!(b.take("cpu", 1).unwrap().is_none());
-        drop(slot);
-        assert!(b.take("cpu", 1).unwrap().is_some(), "it still has its turn when it goes on");
-    }
-
-    #[test]
-    fn machines_that_share_a_root_do_not_share_cores() {
-        let root = Root::new("root");
-        let names: Vec<PathBuf> = ["a", "b", "../c"].iter().map(|host| root.slots(host)).collect();
-        assert_eq!(names, ["root/runs/slots/a", "root/runs/slots/b", "root/runs/slots/-c"].map(PathBuf::from));
-    }
-
-    #[test]
-    fn a_gpu_has_one_slot_and_is_no_business_of_the_cpu() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut a, mut b) = two(&Root::new(dir.path()), 1);
-        let held = a.take("cuda:0", 1).unwrap().unwrap();
-        assert!(b.take("cuda:0", 1).unwrap().is_none());
-        assert!(b.take("cuda:1", 1).unwrap().is_some());
-        assert!(b.take("cpu", 1).unwrap().is_some());
-        drop(held);
-        assert!(b.take("cuda:0", 1).unwrap().is_some());
-    }
-}
+mod tests;

@@ -29,7 +29,8 @@ use signal_hook::{
 use super::{
     Job, Slot,
     claim::{Claim, failed},
-    device, events,
+    device::{self, memory},
+    events,
 };
 use crate::{
     base::{
@@ -77,7 +78,7 @@ impl Args {
             run: job.folder().path().into(),
             attempt: job.attempt,
             device: slot.device.clone(),
-            id: device::id_of(&slot.device),
+            id: slot.id.clone(),
             threads: slot.threads,
             seize: job.seize.clone(),
         }
@@ -121,7 +122,7 @@ pub fn main(args: &Args) -> Exit {
         }
         // There may be no log yet, or no room for the last event: the scheduler hears of it all the same.
         say(&error.to_string());
-        screen.show(&Event::Finished { at: clock::now(), outcome: failed(&error) });
+        screen.show(&Event::Finished { at: clock::now(), outcome: failed(&error), peak_bytes: None });
         error.exit
     })
 }
@@ -135,14 +136,17 @@ fn alone(args: &Args, screen: &mut Screen) -> Result<Exit> {
     let _ = EVENTS.set((claim.folder.events(args.attempt), claim.fence()));
     log_to(&claim, args).doing(Exit::Store, || claim.doing("opening the log of"))?;
     heed_cancels(&claim.folder, &stop)?;
-    claim.train(args, &stop, &mut |event| screen.show(event))
+    // Of this process, which does nothing else.
+    claim.train(args, &stop, || memory::peak_bytes(&device::local(&args.device, &args.id).ok()?), &mut |event| {
+        screen.show(event)
+    })
 }
 
 /// The same within a process that does more: takes the run and trains it.
 pub(super) fn work(args: &Args, stop: &Stop, mirror: &mut dyn FnMut(&Event)) -> Result<Exit> {
     let asked = stop.clone();
     match Claim::take(args, move |_| asked.request())? {
-        Some(claim) => claim.train(args, stop, mirror),
+        Some(claim) => claim.train(args, stop, || None, mirror),
         None => Ok(Exit::LeaseLost),
     }
 }
@@ -219,7 +223,7 @@ fn end_at_a_panic() {
         {
             let _ = events::last_words(path, outcome.clone()); // the scheduler is told as well
         }
-        Screen::default().show(&Event::Finished { at: clock::now(), outcome });
+        Screen::default().show(&Event::Finished { at: clock::now(), outcome, peak_bytes: None });
         process::exit(101);
     }));
 }

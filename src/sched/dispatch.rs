@@ -1,4 +1,4 @@
-//! The one loop of a sweep. It alone touches the outside world: workers, signals, the clock, slots, the store, the
+//! The one loop of a sweep. It alone touches the outside world: workers, devices, signals, the clock, slots, the store, the
 //! screen. What to do it asks the [`Queue`].
 //!
 //! ```text
@@ -16,9 +16,10 @@ use std::{
 use super::{
     PlannedRun, Reason, Summary,
     cancels::Cancels,
-    needs::Needs,
-    queue::{Action, Input, Queue, Standing, Task},
+    here::Here,
+    queue::{Action, Input, Queue, Standing},
     signals::{self, Signals},
+    task::{kept, standing, task},
 };
 use crate::{
     base::{
@@ -28,8 +29,12 @@ use crate::{
         lease::{Holder, Sight, Watch},
     },
     event::{Note, Observer, Progress, RunState},
-    exec::{self, Executor, Failure, Handle, Job, Message, Process, Slot, Slots, device},
-    spec::{RunConfig, identity::FrozenRun},
+    exec::{
+        self, Executor, Failure, Handle, Job, Message, Process, Slot, Slots,
+        device::{Devices, ThisMachine},
+        slots::Need,
+    },
+    spec::identity::FrozenRun,
     store::Store,
 };
 
@@ -42,6 +47,9 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How often the index takes in what running runs wrote.
 const INGEST: Duration = Duration::from_millis(500);
 
+/// So many runs that were done before say what the others will need.
+const TELL_ENOUGH: usize = 8;
+
 /// What the person may decide about a sweep.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -51,8 +59,15 @@ pub struct Options {
     pub fail_fast: bool,
     /// Runs are tried that were skipped, and those that need more than one that ran out of memory.
     pub force: bool,
-    /// Devices beside the CPU; by default those of this machine.
-    pub gpus: Option<Vec<String>>,
+}
+
+/// What a sweep is carried out with.
+#[derive(Clone, Copy)]
+pub struct Outside<'a> {
+    /// Starts the workers.
+    pub executor: &'a dyn Executor,
+    /// Says what they can be started on.
+    pub devices: &'a dyn Devices,
 }
 
 /// Sees to it that all `runs` are done, each in a process of its own. Runs that are done are left alone, without a word
@@ -77,28 +92,29 @@ pub fn dispatch(
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<Summary> {
-    dispatch_on(&Process::new()?, runs, root, store, options, observer)
+    dispatch_on(Outside { executor: &Process::new()?, devices: &ThisMachine }, runs, root, store, options, observer)
 }
 
-/// [`dispatch`] on another executor.
+/// [`dispatch`] with another executor, or on other devices.
 pub fn dispatch_on(
-    executor: &dyn Executor,
+    Outside { executor, devices }: Outside,
     runs: &[PlannedRun],
     root: &Root,
     store: &mut Store,
     options: &Options,
     observer: &mut dyn Observer,
 ) -> Result<Summary> {
-    let gpus = options.gpus.clone().unwrap_or_else(gpus);
+    let here = Here::new(devices);
     let tasks = runs.iter().map(|run| (task(run, options), standing(run, options))).collect();
     let (sender, messages) = channel();
-    let queue = Queue::new(tasks, device::cores(), &gpus, options.jobs).fail_fast(options.fail_fast);
+    let queue = Queue::new(tasks, here.devices(), options.jobs).fail_fast(options.fail_fast);
     if let Some(curbed) = queue.curbed(options.jobs) {
         observer.see(&Progress::Message(curbed));
     }
     let dispatcher = Dispatcher {
         queue,
         slots: Slots::new(root),
+        here,
         cancels: Cancels::watch(root, runs.iter().map(|run| run.frozen.id)),
         active: BTreeMap::new(),
         leases: Watch::default(),
@@ -129,6 +145,7 @@ struct Active {
 struct Dispatcher<'a> {
     queue: Queue,
     slots: Slots,
+    here: Here<'a>,
     cancels: Cancels,
     active: BTreeMap<RunId, Active>,
     leases: Watch,
@@ -150,6 +167,7 @@ struct Dispatcher<'a> {
 impl Dispatcher<'_> {
     fn run(mut self) -> Result<Summary> {
         let mut signals = Signals::listen()?;
+        self.learn_from_what_is_done()?;
         let (mut ticks, mut looks, mut ingests) = (Every::new(TICK), Every::new(LOOK), Every::new(INGEST));
         while !self.queue.is_over() {
             if ticks.is_due() {
@@ -200,10 +218,31 @@ impl Dispatcher<'_> {
                 if self.cancels.arrived(&run) {
                     self.feed(Input::Cancelled { run })?;
                 }
+                self.learn_from(&run)?;
                 self.feed(Input::Ended { run, ended })?;
             }
         }
         Ok(())
+    }
+
+    /// Tells the queue what memory the run's last attempt took, where that is known.
+    fn learn_from(&mut self, run: &RunId) -> Result<()> {
+        let attempt = self.known.get(run).copied().unwrap_or(0);
+        match exec::peak_of_done(&self.root.run(run), attempt) {
+            Some(bytes) => self.feed(Input::Measured { run: *run, bytes }).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// The same for runs that were done before, where there are others to do; a few tell enough.
+    fn learn_from_what_is_done(&mut self) -> Result<()> {
+        if self.queue.is_over() {
+            return Ok(());
+        }
+        let is_done = |standing: &Standing| *standing == Standing::Ended(RunState::Done);
+        let done = self.queue.standings().filter(|(_, standing)| is_done(standing)).map(|(run, _)| run);
+        let some: Vec<RunId> = done.take(TELL_ENOUGH).collect();
+        some.iter().try_for_each(|run| self.learn_from(run))
     }
 
     /// Looks whether runs of other processes have been let go or can be taken over, and whether somebody cancelled any.
@@ -273,6 +312,7 @@ impl Dispatcher<'_> {
     /// Tells the queue what happened, does what it says, tells it what came of that, and so on. Returns whether a run
     /// waits for a slot that others hold.
     fn feed(&mut self, input: Input) -> Result<bool> {
+        self.here.look_again();
         let mut inputs = VecDeque::from([input]);
         let mut waits = false;
         while let Some(input) = inputs.pop_front() {
@@ -290,7 +330,9 @@ impl Dispatcher<'_> {
             Action::Start { run, .. } if self.cancels.arrived(&run) => {
                 return Ok(vec![Input::Cancelled { run }, Input::Settled { run, state: self.catch_up(&run)? }]);
             }
-            Action::Start { run, device, threads } => return Ok(vec![self.start(run, &device, threads)?]),
+            Action::Start { run, device, threads, bytes } => {
+                return Ok(vec![self.start(&device, Need { run, threads, bytes })?]);
+            }
             Action::Stop { run } => self.active.get_mut(&run).into_iter().for_each(|active| active.handle.stop()),
             Action::Kill { run } => self.active.get_mut(&run).into_iter().for_each(|active| active.handle.kill()),
             Action::GiveUp { run, why } => self.give_up(&run, why),
@@ -306,7 +348,8 @@ impl Dispatcher<'_> {
         Ok(Vec::new())
     }
 
-    fn start(&mut self, run: RunId, device: &str, threads: usize) -> Result<Input> {
+    fn start(&mut self, device: &str, need: Need) -> Result<Input> {
+        let run = need.run;
         let folder = self.root.run(&run);
         let seize = match self.leases.look(&folder.lock())? {
             Holder::Somebody => return Ok(Input::Elsewhere { run }),
@@ -318,7 +361,7 @@ impl Dispatcher<'_> {
             let state = if seize.is_some() { self.without_its_worker(&run)? } else { self.catch_up(&run)? };
             return Ok(Input::Settled { run, state });
         }
-        let Some(slot) = self.slots.take(device, threads)? else { return Ok(Input::Busy { run }) };
+        let Some(slot) = self.here.take(&mut self.slots, device, need)? else { return Ok(Input::Busy { run }) };
         let job = Job { run, root: self.root.clone(), attempt: last + 1, seize };
         self.known.insert(run, job.attempt);
         let begun = self.freeze(&run).and_then(|()| self.executor.start(&job, &slot, &self.sender));
@@ -396,50 +439,6 @@ impl Dispatcher<'_> {
         }
         None
     }
-}
-
-/// What this machine has beside its CPU.
-fn gpus() -> Vec<String> {
-    device::list().into_iter().map(|device| device.name).filter(|name| name != "cpu").collect()
-}
-
-fn task(run: &PlannedRun, options: &Options) -> Task {
-    let settings = &run.frozen.config.run;
-    let from = match run.reason {
-        Reason::Interrupted { step } => Some(step),
-        _ => None,
-    };
-    let done = from.unwrap_or(0) as f64 / run.frozen.config.train.steps.max(1) as f64;
-    Task {
-        run: run.frozen.id,
-        device: settings.device.clone(),
-        flops: run.cost.flops * (1.0 - done),
-        retries: settings.retries,
-        timeout: settings.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
-        from,
-        needs: (!options.force).then(|| Needs::of(&run.frozen.config)),
-    }
-}
-
-fn standing(run: &PlannedRun, options: &Options) -> Standing {
-    match &run.reason {
-        Reason::Done => Standing::Ended(RunState::Done),
-        Reason::Elsewhere => Standing::Elsewhere,
-        Reason::Skipped { why } if !options.force => Standing::Ended(RunState::Skipped { why: why.clone() }),
-        Reason::Skipped { .. } => Standing::Waiting(Duration::ZERO),
-        Reason::New | Reason::FailedBefore { .. } | Reason::Interrupted { .. } => Standing::Waiting(Duration::ZERO),
-    }
-}
-
-/// What a run that has begun keeps of its config though the spec says something else by now: `checkpoint.every = 100`.
-/// Where the text lies, and what the scheduler alone looks at, goes by the spec.
-fn kept(began: &RunConfig, asked: &RunConfig) -> Vec<String> {
-    const BY_THE_SPEC: [&str; 3] = ["data.path", "run.retries", "run.timeout"];
-    let asked = asked.leaves();
-    let differ = began.leaves().into_iter().filter(|(leaf, value)| asked.get(leaf) != Some(value));
-    let kept = differ.filter(|(leaf, _)| !BY_THE_SPEC.contains(&leaf.as_str()));
-    kept.map(|(leaf, value)| format!("{leaf} = {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
-        .collect()
 }
 
 /// A run that was new when it was planned had no attempt then: one that it has now is another process's.

@@ -3,12 +3,14 @@
 
 mod cancels;
 mod dispatch;
+mod here;
 mod needs;
 mod plan;
 mod queue;
 mod signals;
+mod task;
 
-pub use dispatch::{Options, dispatch, dispatch_on};
+pub use dispatch::{Options, Outside, dispatch, dispatch_on};
 pub use plan::{Plan, PlannedRun, Reason, plan, planned};
 
 use crate::base::{Exit, RunId};

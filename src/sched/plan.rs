@@ -331,7 +331,7 @@ data: {corpus_chars: 20000}
     }
 
     fn finished(outcome: Outcome) -> Event {
-        Event::Finished { at: 2, outcome }
+        Event::Finished { at: 2, outcome, peak_bytes: None }
     }
 
     #[test]

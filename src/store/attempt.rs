@@ -64,7 +64,7 @@ impl<'a> Writer<'a> {
             Event::Eval(eval) => self.eval(eval),
             Event::Checkpointed(checkpoint) => self.checkpointed(checkpoint),
             Event::Warning { message, .. } => self.warning(start, message),
-            Event::Finished { at, outcome } => {
+            Event::Finished { at, outcome, .. } => {
                 self.set("ended", at)?;
                 self.set("outcome", json(outcome)?)
             }

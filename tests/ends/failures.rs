@@ -4,12 +4,15 @@ use std::{cell::RefCell, sync::mpsc::Sender};
 
 use exp::{
     base::{Exit, Result},
-    event::{Observer, Outcome, Progress},
+    event::Outcome,
     exec::{Ended, Executor, Handle, Job, Message, Slot},
-    sched::{self, Options},
+    sched::{self, Options, Outside},
 };
 
-use crate::common::*;
+use crate::{
+    common::*,
+    lab::{Fixed, Said, machine},
+};
 
 #[test]
 fn the_first_failure_stops_the_others_where_that_is_asked_for() {
@@ -59,26 +62,15 @@ impl Executor for Broken {
     }
 }
 
-#[derive(Default)]
-struct Said(Vec<String>);
-
-impl Observer for Said {
-    fn see(&mut self, progress: &Progress) {
-        if let Progress::Message(message) = progress {
-            self.0.push(message.clone());
-        }
-    }
-}
-
 /// Runs six seeds on `device` of a machine with these GPUs, of which the first is broken.
 fn six_on(device: &str, gpus: &[&str]) -> (sched::Summary, Vec<String>, Vec<String>) {
     let lab = Lab::new();
     let (mut store, mut plan) = lab.plan(&SPEC.replace("seeds: 2", "seeds: 6"));
     plan.runs.iter_mut().for_each(|run| run.frozen.config.run.device = device.into());
-    let gpus = gpus.iter().map(|&gpu| gpu.to_owned()).collect();
-    let options = Options { gpus: Some(gpus), ..Options::default() };
+    let devices = Fixed(machine(gpus, None));
     let (broken, mut said) = (Broken { device: "cuda:0", started: RefCell::default() }, Said::default());
-    let summary = sched::dispatch_on(&broken, &plan.runs, &lab.root, &mut store, &options, &mut said).unwrap();
+    let (outside, options) = (Outside { executor: &broken, devices: &devices }, Options::default());
+    let summary = sched::dispatch_on(outside, &plan.runs, &lab.root, &mut store, &options, &mut said).unwrap();
     (summary, broken.started.into_inner(), said.0)
 }
 

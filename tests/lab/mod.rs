@@ -16,7 +16,8 @@ use exp::{
         RunId,
         folders::{Root, RunFolder},
     },
-    event::{Event, Expansion},
+    event::{Event, Expansion, Observer, Progress},
+    exec::device::{DeviceInfo, Devices, kind},
     sched::{self, Plan},
     spec,
     store::{RunRow, Store},
@@ -196,6 +197,39 @@ pub fn assert_same(got: &Curves, want: &Curves, story: &str) {
                 ours.len(),
                 curve.len()
             );
+        }
+    }
+}
+
+/// Devices that a test makes up. They change no more.
+pub struct Fixed(pub Vec<DeviceInfo>);
+
+impl Devices for Fixed {
+    fn list(&self) -> Vec<DeviceInfo> {
+        self.0.clone()
+    }
+}
+
+/// A machine with a CPU and those GPUs, each with that much memory, all of which is free.
+pub fn machine(gpus: &[&str], memory: Option<u64>) -> Vec<DeviceInfo> {
+    std::iter::once("cpu").chain(gpus.iter().copied()).map(|name| device(name, memory)).collect()
+}
+
+/// A device of that name, all of whose memory is free; of a CPU, with four cores.
+fn device(name: &str, memory: Option<u64>) -> DeviceInfo {
+    let cores = (kind(name) == "cpu").then_some(4);
+    let (id, name, model) = (format!("id of {name}"), name.to_owned(), "a test's".to_owned());
+    DeviceInfo { name, id, model, cores, memory_total: memory, memory_free: memory }
+}
+
+/// What the scheduler told a person.
+#[derive(Default)]
+pub struct Said(pub Vec<String>);
+
+impl Observer for Said {
+    fn see(&mut self, progress: &Progress) {
+        if let Progress::Message(message) = progress {
+            self.0.push(message.clone());
         }
     }
 }

@@ -100,7 +100,7 @@ pub fn checkpointed(step: u64, attempt: u32, removed: &[&str]) -> Event {
 }
 
 pub fn finished(outcome: Outcome) -> Event {
-    Event::Finished { at: 99, outcome }
+    Event::Finished { at: 99, outcome, peak_bytes: None }
 }
 
 /// All that the index says, without the numbers that it gives to runs, metrics and experiments.

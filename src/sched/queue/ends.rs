@@ -104,9 +104,12 @@ impl Queue {
             Ended::Elsewhere => return self.elsewhere(run, actions),
             Ended::Finished(Outcome::Done) => RunState::Done,
             Ended::Finished(Outcome::Failed { why, retry }) => {
-                if retry && !asked {
+                if !asked {
                     entry.task.from.get_or_insert(0); // it has begun; the store knows how far it came
-                    if self.again(now, run, &why, "from its last checkpoint", actions) {
+                    if self.again_alone(now, run, &why, actions) {
+                        return;
+                    }
+                    if retry && self.again(now, run, &why, "from its last checkpoint", actions) {
                         return;
                     }
                 }
@@ -122,7 +125,9 @@ impl Queue {
             Ended::Died { step, .. } if halted => RunState::Interrupted { step },
             Ended::Died { why, step, retry } => {
                 entry.task.from = Some(step);
-                if !(retry && self.again(now, run, &why, &format!("from step {step}"), actions)) {
+                let again = self.again_alone(now, run, &why, actions)
+                    || retry && self.again(now, run, &why, &format!("from step {step}"), actions);
+                if !again {
                     self.give_up(run, why, actions);
                 }
                 return;

@@ -10,19 +10,27 @@
 //!     └──Settled: unfinished── Elsewhere ◄─┘ ──Settled: done, failed──► Ended
 //! ```
 //!
-//! Here is what is started; [`ends`] has how it comes to an end, [`place`] the devices.
+//! Here is what is started; [`ends`] has how it comes to an end, [`place`] the devices, [`memory`] what runs need of theirs.
+//!
+//! A run that comes next and lacks nothing but memory holds the device back: nothing after it is started there until it
+//! fits, or is alone. Otherwise small runs would keep a large one waiting to the end of the sweep, where it would be left
+//! to run alone, and the longest are to start first. Other devices go on meanwhile, and so does this one once it is started.
 
 mod ends;
+mod memory;
 mod place;
 
 use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
 
-use self::place::{Load, Place, Share};
+use self::{
+    memory::Correction,
+    place::{Load, Place, Share},
+};
 use super::{Summary, needs::Needs};
 use crate::{
     base::RunId,
     event::{CANCELLED, RunState},
-    exec::Ended,
+    exec::{Ended, device::DeviceInfo},
 };
 
 /// A run to be seen to.
@@ -34,6 +42,8 @@ pub struct Task {
     pub device: String,
     /// What is left to compute, in floating-point operations: longer runs are started earlier.
     pub flops: f64,
+    /// Bytes of its device's memory that it needs by its config.
+    pub bytes: u64,
     /// How often it is started again when its worker died.
     pub retries: u32,
     /// How long one attempt may take.
@@ -86,12 +96,14 @@ pub enum Input {
     Signal,
     /// A start was carried out, with that many threads.
     Granted { run: RunId, threads: usize },
-    /// It was not: other sweeps hold all of the device.
+    /// It was not: others hold too much of the device.
     Busy { run: RunId },
     /// It was not: another process trains the run.
     Elsewhere { run: RunId },
     /// The run's worker is gone, or could not be started.
     Ended { run: RunId, ended: Ended },
+    /// A run that is done needed so many bytes of its device's memory.
+    Measured { run: RunId, bytes: u64 },
     /// A person asks for that run to stop, wherever it is trained.
     Cancelled { run: RunId },
     /// No other process trains the run any more, and this is how it was left.
@@ -101,9 +113,9 @@ pub enum Input {
 /// What to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Start a worker on that device, with that many threads at most. To be answered by [`Input::Granted`], `Busy`,
-    /// `Elsewhere`, `Settled` or `Ended`.
-    Start { run: RunId, device: String, threads: usize },
+    /// Start a worker on that device, with that many threads at most and that much memory, all of it where that is
+    /// [`u64::MAX`]. To be answered by [`Input::Granted`], `Busy`, `Elsewhere`, `Settled` or `Ended`.
+    Start { run: RunId, device: String, threads: usize, bytes: u64 },
     /// Ask its worker to stop.
     Stop { run: RunId },
     /// End its worker at once.
@@ -135,9 +147,17 @@ struct Entry {
     deaths: u32,
     /// Whether a person cancelled it.
     cancelled: Stopping,
+    /// Whether another run of ours was on its device with it.
+    had_company: bool,
+    /// Whether it is to have its device for itself.
+    alone: bool,
 }
 
 impl Entry {
+    fn new(task: Task, standing: Standing) -> Self {
+        Self { task, standing, deaths: 0, cancelled: Stopping::No, had_company: false, alone: false }
+    }
+
     fn share(&self) -> Option<Share> {
         match self.standing {
             Standing::Starting(share) | Standing::Running { share, .. } => Some(share),
@@ -170,6 +190,7 @@ pub struct Queue {
     /// In which order runs are started.
     order: Vec<usize>,
     places: Vec<Place>,
+    correction: Correction,
     halt: Halt,
     /// Whether a signal asked us to stop.
     asked: bool,
@@ -178,18 +199,18 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// A queue of distinct runs, each where it stands at first, for a machine with that many CPU cores and those other
-    /// devices. `jobs` runs at a time are on the CPU: by default one per core, since runs side by side finish a sweep
-    /// sooner than one after the other on all cores; and never more than there are runs or cores.
-    pub fn new(tasks: Vec<(Task, Standing)>, cores: usize, gpus: &[String], jobs: Option<usize>) -> Self {
-        let entry = |(task, standing)| Entry { task, standing, deaths: 0, cancelled: Stopping::No };
-        let entries: Vec<Entry> = tasks.into_iter().map(entry).collect();
-        let mut cpu = Place::new("cpu", cores.max(1));
-        let ended = |entry: &&Entry| matches!(entry.standing, Standing::Ended(_));
-        let runs = entries.iter().filter(|entry| cpu.fits(&entry.task) && !ended(entry)).count();
-        cpu.jobs = jobs.unwrap_or(cpu.threads).min(runs).clamp(1, cpu.threads);
-        let side_by_side = cpu.jobs > 1 || !gpus.is_empty();
-        let places = std::iter::once(cpu).chain(gpus.iter().map(|gpu| Place::new(gpu, 1))).collect();
+    /// A queue of distinct runs, each where it stands at first, for a machine with those devices, the CPU first. `jobs`
+    /// runs at a time are on the CPU: by default one per core, since runs side by side finish a sweep sooner than one after
+    /// the other on all cores; and never more than there are runs or cores. On a GPU there are as many as it holds.
+    pub fn new(tasks: Vec<(Task, Standing)>, devices: &[DeviceInfo], jobs: Option<usize>) -> Self {
+        let entries: Vec<Entry> = tasks.into_iter().map(|(task, standing)| Entry::new(task, standing)).collect();
+        let mut places: Vec<Place> = devices.iter().map(Place::new).collect();
+        if let Some(cpu) = places.first_mut() {
+            let ended = |entry: &&Entry| matches!(entry.standing, Standing::Ended(_));
+            let runs = entries.iter().filter(|entry| cpu.fits(&entry.task) && !ended(entry)).count();
+            cpu.jobs = jobs.unwrap_or(cpu.threads).min(runs).clamp(1, cpu.threads);
+        }
+        let side_by_side = places.len() > 1 || places.iter().any(|place| place.jobs > 1);
         let mut order: Vec<usize> = (0..entries.len()).collect();
         if side_by_side {
             // The longest first, so that none is left running alone at the end; equals in the order of the spec.
@@ -197,7 +218,8 @@ impl Queue {
             order.sort_by(|&a, &b| flops(b).partial_cmp(&flops(a)).unwrap_or(Ordering::Equal));
         }
         let index = entries.iter().enumerate().map(|(at, entry)| (entry.task.run, at)).collect();
-        Self { entries, index, order, places, halt: Halt::No, asked: false, fail_fast: false }
+        let correction = Correction::default();
+        Self { entries, index, order, places, correction, halt: Halt::No, asked: false, fail_fast: false }
     }
 
     /// Whether the first run that fails for good stops the others.
@@ -208,7 +230,7 @@ impl Queue {
 
     /// Why fewer runs go at once on the CPU than were asked for, where that is so.
     pub fn curbed(&self, asked: Option<usize>) -> Option<String> {
-        let cpu = &self.places[0];
+        let cpu = self.places.first()?;
         let asked = asked.filter(|&asked| asked > cpu.jobs && self.waiting_for(cpu) > 0)?;
         let bound = if cpu.jobs == cpu.threads { "cores" } else { "runs to train on the CPU" };
         Some(format!("{asked} jobs are more than there are {bound}: {} at a time", cpu.jobs))
@@ -228,6 +250,7 @@ impl Queue {
             Input::Busy { run } => self.busy(now, run, &mut actions),
             Input::Elsewhere { run } => self.elsewhere(run, &mut actions),
             Input::Ended { run, ended } => self.ended(now, run, ended, &mut actions),
+            Input::Measured { run, bytes } => self.measured(run, bytes, &mut actions),
             Input::Cancelled { run } => self.cancel(now, run, &mut actions),
             Input::Settled { run, state } => self.settled(now, run, state, &mut actions),
         }
@@ -274,33 +297,40 @@ impl Queue {
         summary
     }
 
-    /// Starts what there is room for.
+    /// Starts what there is room for, on the device with the fewest runs.
     fn fill(&mut self, now: Duration, actions: &mut Vec<Action>) {
         let mut loads = self.loads();
         let mut waiting: Vec<usize> = self.places.iter().map(|place| self.waiting_for(place)).collect();
+        let mut held_back = vec![false; self.places.len()];
         for &at in &self.order {
             let entry = &mut self.entries[at];
             if !matches!(entry.standing, Standing::Waiting(from) if from <= now) {
                 continue;
             }
-            let fits = |(at, place): &(usize, &Place)| place.fits(&entry.task) && place.has_room(&loads[*at]);
-            let Some((at, place)) = self.places.iter().enumerate().find(fits) else { continue };
-            let share = Share { place: at, threads: place.portion(&loads[at], waiting[at]) };
+            let bytes = if entry.alone { u64::MAX } else { self.correction.need(&entry.task) };
+            let might = |at: &usize| self.places[*at].fits(&entry.task) && !held_back[*at];
+            let all = 0..self.places.len();
+            let has_room = all.clone().filter(might).filter(|&at| self.places[at].has_room(&loads[at], bytes));
+            let Some(at) = has_room.min_by_key(|&at| loads[at].jobs) else {
+                let lacks_memory = all.filter(might).filter(|&at| self.places[at].lacks_memory(&loads[at], bytes));
+                if let Some(at) = lacks_memory.min_by_key(|&at| loads[at].bytes) {
+                    held_back[at] = true;
+                }
+                continue;
+            };
+            let place = &self.places[at];
+            let share = Share { place: at, threads: place.portion(&loads[at], waiting[at], bytes), bytes };
             let (run, device) = (entry.task.run, place.device.clone());
-            actions.push(Action::Start { run, device, threads: share.threads });
+            actions.push(Action::Start { run, device, threads: share.threads, bytes });
             entry.standing = Standing::Starting(share);
             waiting[at] -= 1;
-            loads[at].threads += share.threads;
-            loads[at].jobs += 1;
+            loads[at].add(share);
         }
     }
 
     fn loads(&self) -> Vec<Load> {
         let mut loads = vec![Load::default(); self.places.len()];
-        for share in self.entries.iter().filter_map(Entry::share) {
-            loads[share.place].threads += share.threads;
-            loads[share.place].jobs += 1;
-        }
+        self.entries.iter().filter_map(Entry::share).for_each(|share| loads[share.place].add(share));
         loads
     }
 
@@ -345,10 +375,12 @@ impl Queue {
         if let Standing::Starting(share) = entry.standing {
             let share = Share { threads, ..share };
             entry.standing = Standing::Running { share, since: now, overdue: Stopping::No };
+            entry.had_company = false;
             if entry.is_cancelled() {
                 entry.cancelled = Stopping::Asked(now);
                 actions.push(Action::Stop { run });
             }
+            self.note_company(share.place);
         }
     }
 

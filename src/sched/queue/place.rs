@@ -3,7 +3,13 @@
 use std::time::Duration;
 
 use super::Task;
-use crate::{base::RunId, exec::device::kind};
+use crate::{
+    base::RunId,
+    exec::{
+        device::{DeviceInfo, kind},
+        slots::{PLACES, usable_memory},
+    },
+};
 
 /// A run that fails within this time of its start may have failed because of its device.
 pub const AT_ONCE: Duration = Duration::from_secs(10);
@@ -18,6 +24,8 @@ pub struct Share {
     pub place: usize,
     /// Threads that compute there.
     pub threads: usize,
+    /// Bytes of its memory that are set aside.
+    pub bytes: u64,
 }
 
 /// A device, and how it is cut up.
@@ -29,7 +37,9 @@ pub struct Place {
     pub threads: usize,
     /// Runs that may be on it at once.
     pub jobs: usize,
-    /// Other sweeps hold all of it, as far as we know; asked again at the next tick.
+    /// Bytes that runs side by side may take together, where that is a limit. A run alone may try with more.
+    memory: Option<u64>,
+    /// Others hold so much of it that a run of ours found no place, as far as we know; asked again at the next tick.
     pub busy: bool,
     /// Nothing is started on it any more.
     pub aside: bool,
@@ -38,9 +48,16 @@ pub struct Place {
 }
 
 impl Place {
-    /// A device for one run at a time.
-    pub fn new(device: &str, threads: usize) -> Self {
-        Self { device: device.into(), threads, jobs: 1, busy: false, aside: false, failed: Vec::new() }
+    /// A device. A CPU computes with all its cores, a run on a GPU with one thread beside it; a GPU is for one run at a time
+    /// where its memory is not known.
+    pub fn new(info: &DeviceInfo) -> Self {
+        let memory = usable_memory(info);
+        let threads = match info.cores {
+            Some(cores) => cores.max(1),
+            None => memory.map_or(1, |_| PLACES),
+        };
+        let device = info.name.clone();
+        Self { device, threads, jobs: threads, memory, busy: false, aside: false, failed: Vec::new() }
     }
 
     /// Whether it is what a run asks for.
@@ -48,17 +65,49 @@ impl Place {
         task.device == self.device || task.device == kind(&self.device)
     }
 
-    /// Threads for the next of `waiting` runs: an equal part of the device; for the last runs an equal part of what is
-    /// idle, the earlier and longer ones first where it does not come out even.
-    pub fn portion(&self, load: &Load, waiting: usize) -> usize {
+    /// Threads for the next of `waiting` runs, which needs so many bytes: an equal part of the device; for the last runs,
+    /// or for those that its memory still holds where these are fewer, an equal part of what is idle, the earlier and
+    /// longer ones first where it does not come out even.
+    pub fn portion(&self, load: &Load, waiting: usize, bytes: u64) -> usize {
+        if !self.is_cpu() {
+            return 1;
+        }
         let (free, open) = (self.threads - load.threads, self.jobs - load.jobs);
-        let idle = if waiting <= open { free.div_ceil(waiting) } else { 0 };
+        let left = self.memory.map_or(u64::MAX, |memory| memory.saturating_sub(load.bytes));
+        let fit = usize::try_from(left / bytes.max(1)).unwrap_or(usize::MAX).max(1);
+        let next = waiting.min(fit);
+        let idle = if waiting <= open || fit < open { free.div_ceil(next) } else { 0 };
         idle.max(self.threads / self.jobs).min(free)
     }
 
-    /// Whether a run can be started on it, with that load.
-    pub fn has_room(&self, load: &Load) -> bool {
+    /// Whether a run of that need can be started on it, with that load.
+    pub fn has_room(&self, load: &Load, bytes: u64) -> bool {
+        self.is_open(load) && self.has_memory(load, bytes)
+    }
+
+    /// Whether it lacks nothing but memory for a run of that need.
+    pub fn lacks_memory(&self, load: &Load, bytes: u64) -> bool {
+        self.is_open(load) && !self.has_memory(load, bytes)
+    }
+
+    fn is_open(&self, load: &Load) -> bool {
         !self.busy && !self.aside && load.jobs < self.jobs && load.threads < self.threads
+    }
+
+    fn has_memory(&self, load: &Load, bytes: u64) -> bool {
+        // Who needs all that a number can say is to be alone.
+        let sum = load.bytes.checked_add(bytes).filter(|&sum| sum < u64::MAX);
+        load.jobs == 0 || sum.is_some_and(|sum| self.memory.is_none_or(|memory| sum <= memory))
+    }
+
+    /// How many runs of that need it takes at once.
+    pub fn fit(&self, bytes: u64) -> usize {
+        let by_memory = self.memory.map_or(u64::MAX, |memory| memory / bytes.max(1));
+        usize::try_from(by_memory).unwrap_or(usize::MAX).clamp(1, self.jobs)
+    }
+
+    fn is_cpu(&self) -> bool {
+        kind(&self.device) == "cpu"
     }
 
     /// A run did well on it, so that what failed before is no sign of a device that is broken.
@@ -72,7 +121,7 @@ impl Place {
     pub fn failed_at_once(&mut self, run: RunId) -> bool {
         self.failed.push(run);
         let several = self.failed.iter().any(|other| *other != run);
-        let condemned = !self.aside && self.failed.len() >= IN_A_ROW && several && self.device != "cpu";
+        let condemned = !self.aside && self.failed.len() >= IN_A_ROW && several && !self.is_cpu();
         self.aside |= condemned;
         condemned
     }
@@ -85,4 +134,15 @@ pub struct Load {
     pub threads: usize,
     /// Runs.
     pub jobs: usize,
+    /// Bytes of memory.
+    pub bytes: u64,
+}
+
+impl Load {
+    /// Adds what a run has.
+    pub fn add(&mut self, share: Share) {
+        self.threads += share.threads;
+        self.jobs += 1;
+        self.bytes = self.bytes.saturating_add(share.bytes);
+    }
 }

@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn failed(retry: bool) -> Event {
-        Event::Finished { at: 2, outcome: Outcome::Failed { why: "no".into(), retry } }
+        Event::Finished { at: 2, outcome: Outcome::Failed { why: "no".into(), retry }, peak_bytes: None }
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
         attempt(&folder, 2, &[]);
         assert_eq!(count(NAME), 0, "killed: a signal says nothing of the checkpoint");
         attempt(&folder, 3, &[failed(false)]);
-        attempt(&folder, 4, &[Event::Finished { at: 2, outcome: Outcome::Interrupted { step: 0 } }]);
+        attempt(&folder, 4, &[Event::Finished { at: 2, outcome: Outcome::Interrupted { step: 0 }, peak_bytes: None }]);
         assert_eq!(count(NAME), 0, "a refusal waits for a person, a stop was asked for");
         attempt(&folder, 5, &[failed(true)]);
         assert_eq!((count(NAME), count("step-9.attempt-1")), (1, 0));

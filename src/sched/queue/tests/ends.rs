@@ -32,7 +32,7 @@ fn a_cancelled_run_is_stopped_and_then_killed_and_not_tried_again() {
 fn a_cancelled_run_that_waits_is_not_started() {
     let mut tasks: Vec<_> = (0..4).map(|n| task(n, "cpu", 1.0)).collect();
     tasks[2].0.from = Some(7);
-    let mut q = Queue::new(tasks, 1, &[], None);
+    let mut q = Queue::new(tasks, &machine(1, &[]), None);
     tell(&mut q, 0.0, Input::Tick);
     assert_eq!(cancel(&mut q, 1.0, 1), [report(1, cancelled())]);
     assert_eq!(cancel(&mut q, 1.0, 2), [report(2, RunState::Interrupted { step: 7 })]);
@@ -83,7 +83,7 @@ fn what_a_cancelled_run_comes_to_all_the_same_counts() {
     ] {
         let (mut run, standing) = task(0, "cpu", 1.0);
         run.timeout = Some(seconds(2.0));
-        let mut q = Queue::new(vec![(run, standing)], 1, &[], None);
+        let mut q = Queue::new(vec![(run, standing)], &machine(1, &[]), None);
         tell(&mut q, 0.0, Input::Tick);
         cancel(&mut q, 1.0, 0);
         tell(&mut q, 2.0, Input::Tick);
@@ -126,10 +126,9 @@ fn a_person_may_hurry_those_who_stop_because_another_failed() {
 
 /// A queue of runs that ask for those devices, with retries, on a machine with two GPUs.
 fn on_gpus(devices: &[&str], retries: u32) -> Queue {
-    let gpus = ["cuda:0".to_owned(), "cuda:1".to_owned()];
     let tasks = devices.iter().enumerate().map(|(n, device)| task(n, device, 1.0));
     let tasks = tasks.map(|(task, standing)| (Task { retries, ..task }, standing));
-    Queue::new(tasks.collect(), 2, &gpus, None)
+    Queue::new(tasks.collect(), &machine(2, &["cuda:0", "cuda:1"]), None)
 }
 
 /// Steps the queue and carries out its starts; returns where which run was started, and what was said.
@@ -138,7 +137,7 @@ fn place(queue: &mut Queue, at: f64, input: Input) -> (Vec<String>, Vec<String>)
     while let Some(input) = inputs.pop() {
         for action in queue.step(seconds(at), input) {
             match action {
-                Action::Start { run, device, threads } => {
+                Action::Start { run, device, threads, .. } => {
                     started.push(format!("{} on {device}", run.0[0]));
                     inputs.push(Input::Granted { run, threads });
                 }
@@ -261,7 +260,7 @@ fn what_needs_more_than_a_run_that_ran_out_of_memory_is_skipped() {
     };
     let why = "out of memory: killed by SIGKILL".to_owned();
     let full = || Ended::Died { why: why.clone(), step: 0, retry: false };
-    let mut q = Queue::new(sweep(), 1, &[], None);
+    let mut q = Queue::new(sweep(), &machine(1, &[]), None);
     tell(&mut q, 0.0, Input::Tick);
     ends(&mut q, 1.0, 0, done());
     let (started, said) = ends(&mut q, 2.0, 1, full());
@@ -277,7 +276,7 @@ fn what_needs_more_than_a_run_that_ran_out_of_memory_is_skipped() {
 
     let mut tasks = sweep();
     tasks[2].0.needs = None;
-    let mut q = Queue::new(tasks, 1, &[], None);
+    let mut q = Queue::new(tasks, &machine(1, &[]), None);
     tell(&mut q, 0.0, Input::Tick);
     ends(&mut q, 1.0, 0, done());
     assert_eq!(ends(&mut q, 2.0, 1, full()).0, [(2, 1)], "that is tried in any case");
@@ -287,7 +286,7 @@ fn what_needs_more_than_a_run_that_ran_out_of_memory_is_skipped() {
 fn what_was_skipped_before_stays_so_and_counts_as_left_out() {
     let mut tasks: Vec<_> = (0..2).map(|n| task(n, "cpu", 1.0)).collect();
     tasks[0].1 = Standing::Ended(RunState::Skipped { why: "too large".into() });
-    let mut q = Queue::new(tasks, 2, &[], None);
+    let mut q = Queue::new(tasks, &machine(2, &[]), None);
     assert_eq!(tell(&mut q, 0.0, Input::Tick).0, [(1, 2)]);
     ends(&mut q, 1.0, 1, done());
     let summary = q.summary();

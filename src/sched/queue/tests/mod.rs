@@ -1,13 +1,14 @@
 //! Stories told to the queue: some that a person would tell, and many that chance does.
 
 mod ends;
+mod memory;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::Outcome;
+use crate::event::{OUT_OF_MEMORY, Outcome};
 
 fn id(n: usize) -> RunId {
     RunId([n as u8; 32])
@@ -18,13 +19,23 @@ fn seconds(s: f64) -> Duration {
 }
 
 fn task(n: usize, device: &str, flops: f64) -> (Task, Standing) {
-    let task = Task { run: id(n), device: device.into(), flops, retries: 1, timeout: None, from: None, needs: None };
+    let (run, device) = (id(n), device.into());
+    let task = Task { run, device, flops, bytes: 0, retries: 1, timeout: None, from: None, needs: None };
     (task, Standing::Waiting(Duration::ZERO))
+}
+
+/// A machine whose memory is not known, with those GPUs.
+fn machine(cores: usize, gpus: &[&str]) -> Vec<DeviceInfo> {
+    let device = |name: &str, cores| {
+        let (name, id, model) = (name.to_owned(), name.to_owned(), String::new());
+        DeviceInfo { name, id, model, cores, memory_total: None, memory_free: None }
+    };
+    std::iter::once(device("cpu", Some(cores))).chain(gpus.iter().map(|gpu| device(gpu, None))).collect()
 }
 
 /// A queue of runs of equal length on the CPU.
 fn queue(runs: usize, cores: usize, jobs: Option<usize>) -> Queue {
-    Queue::new((0..runs).map(|n| task(n, "cpu", 1.0)).collect(), cores, &[], jobs)
+    Queue::new((0..runs).map(|n| task(n, "cpu", 1.0)).collect(), &machine(cores, &[]), jobs)
 }
 
 /// Steps the queue and carries out its starts in full; returns the starts as (run, threads), and the other actions.
@@ -96,7 +107,7 @@ fn more_jobs_than_can_be_are_curbed_and_that_is_said() {
 fn the_longest_run_starts_first_where_runs_go_side_by_side() {
     let tasks = || [1.0, 3.0, 2.0, 3.0].into_iter().enumerate().map(|(n, flops)| task(n, "cpu", flops)).collect();
     let order = |cores, jobs| {
-        let mut q = Queue::new(tasks(), cores, &[], jobs);
+        let mut q = Queue::new(tasks(), &machine(cores, &[]), jobs);
         let mut order: Vec<usize> = tell(&mut q, 0.0, Input::Tick).0.into_iter().map(|(n, _)| n).collect();
         for at in 0..4 {
             let n = order[at];
@@ -110,9 +121,9 @@ fn the_longest_run_starts_first_where_runs_go_side_by_side() {
 
 #[test]
 fn runs_on_the_cpu_do_not_wait_for_gpus() {
-    let gpus = ["cuda:0".to_owned(), "cuda:1".to_owned()];
+    let machine = machine(1, &["cuda:0", "cuda:1"]);
     let tasks = ["cuda:1", "cuda", "cuda", "cpu", "cuda:1"].into_iter().enumerate();
-    let mut q = Queue::new(tasks.map(|(n, device)| task(n, device, 1.0)).collect(), 1, &gpus, None);
+    let mut q = Queue::new(tasks.map(|(n, device)| task(n, device, 1.0)).collect(), &machine, None);
     let starts = q.step(seconds(0.0), Input::Tick);
     let device = |n: usize| {
         starts.iter().find_map(|a| match a {
@@ -221,7 +232,7 @@ fn a_worker_that_starts_while_a_stop_is_asked_for_is_stopped() {
 fn a_run_has_its_time_and_no_more() {
     let (mut run, standing) = task(0, "cpu", 1.0);
     run.timeout = Some(seconds(10.0));
-    let mut q = Queue::new(vec![(run, standing)], 1, &[], None);
+    let mut q = Queue::new(vec![(run, standing)], &machine(1, &[]), None);
     tell(&mut q, 5.0, Input::Tick);
     assert_eq!(tell(&mut q, 14.9, Input::Tick).1, []);
     assert_eq!(tell(&mut q, 15.0, Input::Tick).1, [Action::Stop { run: id(0) }]);
@@ -250,7 +261,7 @@ fn a_run_that_another_process_trains_is_awaited_and_taken_over_where_it_is_left_
 fn what_is_done_is_left_alone() {
     let mut tasks: Vec<_> = (0..2).map(|n| task(n, "cpu", 1.0)).collect();
     tasks[0].1 = Standing::Ended(RunState::Done);
-    let mut q = Queue::new(tasks, 2, &[], None);
+    let mut q = Queue::new(tasks, &machine(2, &[]), None);
     assert_eq!(tell(&mut q, 0.0, Input::Tick).0, [(1, 2)]);
     ends(&mut q, 1.0, 1, done());
     assert_eq!(q.summary().done, [id(0), id(1)]);
@@ -262,8 +273,10 @@ struct World {
     now: f64,
     cores: usize,
     jobs: usize,
-    /// Our workers and their threads.
-    workers: BTreeMap<RunId, usize>,
+    /// Bytes that runs may take of a GPU together.
+    usable: u64,
+    /// Our workers: the device of each, its threads and its bytes.
+    workers: BTreeMap<RunId, (String, usize, u64)>,
     /// Runs that other processes train.
     foreign: Vec<RunId>,
     done: Vec<RunId>,
@@ -276,18 +289,28 @@ struct World {
 impl World {
     /// Runs on the CPU.
     fn new(runs: usize, cores: usize, jobs: usize) -> Self {
-        Self::on("cpu", &[], runs, cores, jobs)
+        Self::on(&["cpu"], &machine(cores, &[]), runs, jobs)
     }
 
-    /// Runs on two GPUs, with a thread each.
+    /// Runs on two GPUs for one run each, with a thread each.
     fn with_gpus(runs: usize) -> Self {
-        Self::on("cuda", &["cuda:0".to_owned(), "cuda:1".to_owned()], runs, 2, 2)
+        Self { usable: 0, ..Self::on(&["cuda"], &machine(2, &["cuda:0", "cuda:1"]), runs, 2) }
     }
 
-    fn on(device: &str, gpus: &[String], runs: usize, cores: usize, jobs: usize) -> Self {
-        let tasks = (0..runs).map(|n| task(n, device, (n % 3) as f64)).collect();
+    /// Runs on the CPU, on any of two GPUs and on one of them, which hold several.
+    fn with_memory(runs: usize, cores: usize, jobs: usize) -> Self {
+        let mut machine = machine(cores, &["cuda:0", "cuda:1"]);
+        machine.iter_mut().for_each(|device| device.memory_total = Some(100));
+        Self { usable: 95, ..Self::on(&["cuda", "cpu", "cuda:1", "cuda"], &machine, runs, jobs) }
+    }
+
+    fn on(devices: &[&str], machine: &[DeviceInfo], runs: usize, jobs: usize) -> Self {
+        let mut tasks: Vec<_> = (0..runs).map(|n| task(n, devices[n % devices.len()], (n % 3) as f64)).collect();
+        tasks.iter_mut().enumerate().for_each(|(n, (task, _))| task.bytes = [30, 60, 10, 120, 50][n % 5]);
+        let cores = machine[0].cores.unwrap();
         Self {
-            queue: Queue::new(tasks, cores, gpus, Some(jobs)),
+            queue: Queue::new(tasks, machine, Some(jobs)),
+            usable: u64::MAX,
             now: 0.0,
             cores,
             jobs,
@@ -308,14 +331,14 @@ impl World {
             let mut asked = Vec::new();
             for action in self.queue.step(seconds(self.now), input) {
                 match action {
-                    Action::Start { run, threads, device } => {
+                    Action::Start { run, threads, device, bytes } => {
                         prop_assert_eq!(self.signals, 0, "started after a stop request");
                         prop_assert!(!self.workers.contains_key(&run), "two workers for one run");
                         prop_assert!(!self.done.contains(&run), "a done run was started");
                         prop_assert!(!self.cancelled.contains(&run), "a cancelled run was started");
                         prop_assert!(!self.aside.contains(&device), "a run was started on a device that is set aside");
                         prop_assert!(threads >= 1);
-                        inputs.push(self.start(run, threads, chance));
+                        inputs.push(self.start(run, device, threads, bytes, chance));
                     }
                     Action::Stop { run } => {
                         prop_assert!(self.workers.contains_key(&run));
@@ -337,13 +360,21 @@ impl World {
                 self.signals = 1;
                 prop_assert_eq!(asked, self.workers.keys().copied().collect::<Vec<_>>(), "a stop stops all");
             }
-            prop_assert!(self.workers.values().sum::<usize>() <= self.cores, "more threads than cores");
-            prop_assert!(self.workers.len() <= self.jobs.max(1), "more runs than jobs");
+            for device in ["cpu", "cuda:0", "cuda:1"] {
+                let there: Vec<_> = self.workers.values().filter(|(at, ..)| at == device).collect();
+                let bytes = there.iter().fold(0u64, |sum, (.., bytes)| sum.saturating_add(*bytes));
+                prop_assert!(there.len() <= 1 || bytes <= self.usable, "more than fits on {}: {:?}", device, there);
+                if device == "cpu" {
+                    let threads = there.iter().map(|(_, threads, _)| threads).sum::<usize>();
+                    prop_assert!(threads <= self.cores, "more threads than cores");
+                    prop_assert!(there.len() <= self.jobs.max(1), "more runs than jobs");
+                }
+            }
         }
         Ok(())
     }
 
-    fn start(&mut self, run: RunId, threads: usize, chance: u8) -> Input {
+    fn start(&mut self, run: RunId, device: String, threads: usize, bytes: u64, chance: u8) -> Input {
         match chance % 8 {
             0 => Input::Busy { run },
             1 => {
@@ -353,9 +384,19 @@ impl World {
             2 => Input::Ended { run, ended: killed() },
             _ => {
                 let threads = if chance % 8 == 3 { 1 } else { threads };
-                self.workers.insert(run, threads);
+                self.workers.insert(run, (device, threads, bytes));
                 Input::Granted { run, threads }
             }
+        }
+    }
+
+    /// Whether all that a run could be on is set aside.
+    fn is_stranded(&self, run: &RunId) -> bool {
+        let entry = self.queue.entries.iter().find(|entry| entry.task.run == *run).unwrap();
+        match entry.task.device.as_str() {
+            "cpu" => false,
+            "cuda" => self.aside.len() == 2,
+            one => self.aside.iter().any(|aside| aside == one),
         }
     }
 
@@ -369,6 +410,7 @@ impl World {
                 let ended = match chance % 5 {
                     0 => killed(),
                     1 => stopped(3),
+                    2 if chance < 50 => Ended::Died { why: OUT_OF_MEMORY.into(), step: 3, retry: false },
                     2 => Ended::Finished(Outcome::Failed { why: "NaN".into(), retry: chance > 128 }),
                     _ => done(),
                 };
@@ -383,6 +425,10 @@ impl World {
                 let run = id(which % 12);
                 self.cancelled.insert(run);
                 Input::Cancelled { run }
+            }
+            (14, _, foreign) => {
+                self.foreign.extend(foreign);
+                Input::Measured { run: id(which % 12), bytes: u64::from(chance) }
             }
             (15, _, foreign) if chance > 200 => {
                 self.foreign.extend(foreign);
@@ -400,10 +446,14 @@ impl World {
 proptest! {
     #[test]
     fn whatever_happens_no_run_has_two_workers_no_core_two_threads_and_all_ends(
-        (runs, cores, jobs, on_gpus) in (0usize..12, 1usize..6, 1usize..8, any::<bool>()),
+        (runs, cores, jobs, kind) in (0usize..12, 1usize..6, 1usize..8, 0..3),
         story in prop::collection::vec((any::<u8>(), any::<usize>(), any::<u8>()), 0..60),
     ) {
-        let mut world = if on_gpus { World::with_gpus(runs) } else { World::new(runs, cores, jobs) };
+        let mut world = match kind {
+            0 => World::new(runs, cores, jobs),
+            1 => World::with_gpus(runs),
+            _ => World::with_memory(runs, cores, jobs),
+        };
         for (what, which, chance) in story {
             world.happens(what, which, chance)?;
         }
@@ -429,7 +479,7 @@ proptest! {
         let lists = [s.done, s.failed, s.interrupted, s.queued, s.elsewhere, s.skipped];
         prop_assert_eq!(lists.iter().map(Vec::len).sum::<usize>(), runs, "every run is in one list");
         if world.signals == 0 {
-            let seen_to = lists[3].iter().all(|run| world.aside.len() == 2 || world.cancelled.contains(run));
+            let seen_to = lists[3].iter().all(|run| world.is_stranded(run) || world.cancelled.contains(run));
             prop_assert!(seen_to && lists[4].is_empty(), "all was seen to");
         }
     }
