@@ -42,11 +42,13 @@ const BOOKKEEPING: usize = 64 << 10;
 fn configs() -> Vec<(RunConfig, usize)> {
     let mut small = RunConfig::default();
     (small.train.batch, small.model.dropout) = (9, 0.1);
-    let mut large = RunConfig::default();
-    let m = &mut large.model;
+    let mut medium = RunConfig::default();
+    let m = &mut medium.model;
     (m.layers, m.heads, m.kv_heads, m.d_model, m.d_ff, m.context) = (2, 4, 2, 448, 1800, 80);
-    (m.bias, m.tie_embeddings, large.train.batch) = (false, false, 5);
-    vec![(small, 65), (large, 300)]
+    (m.bias, m.tie_embeddings, medium.train.batch) = (false, false, 5);
+    let mut large = medium.clone();
+    (large.model.d_model, large.model.d_ff, large.train.batch) = (2000, 1800, 2);
+    vec![(small, 65), (medium, 300), (large, 300)]
 }
 
 /// One test, since others beside it would be counted too.

@@ -1,9 +1,10 @@
-//! Products with a matrix of weights: forward, and backward to the input and to the weights.
+//! Products with a matrix of weights: forward, and backward to the input and to the weights. Helpers take some columns of
+//! the result each.
 //!
-//! With packed weights (small models) each call is one matrix product. Without, tasks take some columns of the result
-//! each: they pack the part of the matrix that these need into memory of their own, and use it for all rows. So a large
-//! model needs no second copy of its weights, and what a thread packs stays in its own cache. A step of 6 layers of width
-//! 384 on two threads took 1000 ms with a part of the matrix packed by all threads and rows shared among them, 860 so.
+//! With packed weights (small and medium models) that is all. Without, tasks pack the part of the matrix that their
+//! columns need into memory of their own, and use it for all rows. So a large model needs no second copy of its weights,
+//! and what a thread packs stays in its own cache: a step of 6 layers of width 384 on two threads took 860 ms so, and 1000
+//! with a part of the matrix packed by all threads and rows shared among them.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -57,7 +58,12 @@ fn forward_from<'a>(
     let bias = l.bias.as_ref().map(|b| &cx.params[b.clone()]);
     let (x, y) = (Lhs::rows(x.data, x.ld), Columns::new(y.data, [rows, l.outputs], y.ld));
     if !cx.packed.is_empty() {
-        return gemm_columns(cx.level, k, x, Rhs::Panels(l.packed(cx.packed)), start(bias), y);
+        let packed = l.packed(cx.packed);
+        return split(y, 0, width(cx, l.outputs), &|first, y| {
+            let n = y.shape()[1];
+            let part = Rhs::Panels(&packed[packed_len(k, first, panel)..][..packed_len(k, n, panel)]);
+            gemm_columns(cx.level, k, x, part, start(bias.map(|b| &b[first..first + n])), y);
+        });
     }
     let w = &cx.params[l.weight.clone()];
     by_columns(cx, y, k, packs, &|first, y, pack| {
@@ -73,7 +79,9 @@ pub fn backward_input(cx: &Cx, l: &Linear, rows: usize, dy: Rows, dx: RowsMut, p
     let (n, panel) = (l.inputs, cx.level.panel());
     let (w, dx) = (&cx.params[l.weight.clone()], Columns::new(dx.data, [rows, n], dx.ld));
     if !cx.packed.is_empty() {
-        return gemm_columns(cx.level, l.outputs, Lhs::rows(dy.data, dy.ld), Rhs::Rows(w, n), Start::Zero, dx);
+        return split(dx, 0, width(cx, n), &|first, dx| {
+            gemm_columns(cx.level, l.outputs, Lhs::rows(dy.data, dy.ld), Rhs::Rows(&w[first..], n), Start::Zero, dx);
+        });
     }
     by_columns(cx, dx, DEPTH, packs, &|left, mut dx, pack| {
         let columns = dx.shape()[1];
@@ -97,10 +105,16 @@ where
 {
     let panel = cx.level.panel();
     let room = packs.iter().map(|p| p.lock().unwrap_or_else(PoisonError::into_inner).len()).min().unwrap_or(0);
-    let panels = c.shape()[1].div_ceil(panel).div_ceil(TASKS * cx.helpers).min(room / packed_len(k, panel, panel));
-    split(c, 0, panels * panel, &|first, c| {
+    let width = width(cx, c.shape()[1]).min(room / packed_len(k, panel, panel) * panel);
+    split(c, 0, width, &|first, c| {
         work(first, c, &mut packs[cx.helper()].lock().unwrap_or_else(PoisonError::into_inner));
     });
+}
+
+/// Columns of a task: whole panels, or all where nobody helps.
+fn width(cx: &Cx, columns: usize) -> usize {
+    let (panel, tasks) = (cx.level.panel(), if cx.helpers == 1 { 1 } else { TASKS * cx.helpers });
+    columns.div_ceil(panel).div_ceil(tasks) * panel
 }
 
 /// Calls `work` with each `width` of columns, in parallel.

@@ -1,9 +1,10 @@
 //! The CPU engine: explicit layers with hand-written backward passes over buffers that are allocated once.
 //!
 //! A batch is cut into parts, each with a gradient of its own, and a part into micro-batches that stay near the cache;
-//! [`Workspace`] says how, from the config alone. In a small model each thread takes parts from a queue and works alone;
-//! in a large one there is one part, and the threads share each operation. All sums run in an order that does not depend
-//! on the threads, so their number changes no bit of a result.
+//! [`Workspace`] says how, from the config alone. In a small model each thread takes parts from a queue and works alone; in
+//! a large one there is one part, and the threads share each operation; in one between them a thread whose part is done
+//! helps with the operations of the others. All sums run in an order that does not depend on the threads, so their number
+//! changes no bit of a result.
 //!
 //! What paid beyond the prototype of plain layers over the `gemm` crate: a matrix product of our own
 //! ([`crate::kernels::gemm`] has its numbers) whose weights are packed once an update; attention that stops at the
