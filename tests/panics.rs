@@ -112,7 +112,7 @@ fn a_run_whose_worker_panics_goes_on_from_its_checkpoint() {
     let run = lab.folder();
     assert_eq!(run.attempts().unwrap(), [1, 2]);
     let (first, second) = (events(&run, 1), events(&run, 2));
-    let Some(Event::Finished { at: died, outcome: Outcome::Failed { why, retry: true } }) = first.last() else {
+    let Some(Event::Finished { at: died, outcome: Outcome::Failed { why, retry: true }, .. }) = first.last() else {
         panic!("it says how it ended: {:?}", first.last())
     };
     assert!(why.starts_with(&place()) && why.ends_with(": the loss went backwards"), "{why}");
