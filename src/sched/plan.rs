@@ -180,7 +180,7 @@ impl Planner<'_> {
         }
         let gigabytes = |bytes: u64| bytes as f64 / 1e9;
         let (need, have) = (gigabytes(cost.bytes), gigabytes(memory));
-        let why = format!("a run of this size needs some {need:.0} GB of memory, and the machine has {have:.0} GB");
+        let why = format!("a run of this size needs some {need:.1} GB of memory, and there are {have:.1} GB here");
         let fixed = RunConfig::default();
         let sizes = ["model.d_model", "model.layers", "model.d_ff", "model.context", "train.batch"];
         let unusual = |path: &&str| leaf::find(path).is_some_and(|l| l.get(config) != l.default_in(config, &fixed));
