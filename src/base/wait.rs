@@ -106,11 +106,11 @@ mod tests {
         let has_it = AtomicBool::new(false);
         thread::scope(|s| {
             let waiting = s.spawn(|| {
-                let lock = wait(0.5, &|| false).take(&path).unwrap();
+                let lock = wait(2.0, &|| false).take(&path).unwrap();
                 has_it.store(true, SeqCst);
                 lock
             });
-            for _ in 0..30 {
+            for _ in 0..60 {
                 lock.touch().unwrap();
                 thread::sleep(Duration::from_millis(50));
                 assert!(!has_it.load(SeqCst) && !waiting.is_finished(), "its holder gets on");
