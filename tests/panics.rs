@@ -24,9 +24,9 @@ const FAULT: &str = "EXP_TEST_FAULT";
 const SPEC: &str = "
 model: {layers: 1, heads: 2, d_model: 16, context: 16, dropout: 0.1}
 data: {corpus: playbook, corpus_chars: 20000}
-train: {steps: 300, batch: 16}
+train: {steps: 1000, batch: 16}
 eval: {every: 100, batches: 2, batch: 4}
-checkpoint: {every: 10}
+checkpoint: {every: 20}
 run: {device: cpu}
 ";
 

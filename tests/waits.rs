@@ -55,7 +55,7 @@ fn plan(lab: &Lab, lease: &str) -> Command {
 #[test]
 fn a_process_that_is_stopped_while_it_tokenizes_keeps_nobody_waiting() {
     let folder = tempfile::tempdir().unwrap();
-    let lab = lab(&folder, 1_000_000);
+    let lab = lab(&folder, 8_000_000);
     let mut first = Started(plan(&lab, "30").spawn().unwrap());
     let lock = until("it tokenizes", || {
         let lock = lock(&lab)?;

@@ -69,18 +69,25 @@ impl Version {
         let read = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default();
         let number = |file: &str| read(file).trim().parse().ok(); // of the word `max` there is none
         let stat = read("memory.stat");
-        let (limit, used, idle) = match self {
+        // What files have of it may be forgotten, in use or not.
+        let files = |names: [&str; 2]| names.into_iter().filter_map(|name| value(&stat, name)).sum::<u64>();
+        let (limit, used, forgettable) = match self {
             // Version 1 may hide the groups around a container's; the kernel says all the same what they allow.
             Self::One => {
                 let limits = [number("memory.limit_in_bytes"), value(&stat, "hierarchical_memory_limit")];
                 let limit = limits.into_iter().flatten().min();
-                (limit, number("memory.usage_in_bytes"), value(&stat, "total_inactive_file"))
+                (limit, number("memory.usage_in_bytes"), files(["total_inactive_file", "total_active_file"]))
             }
-            Self::Two => (number("memory.max"), number("memory.current"), value(&stat, "inactive_file")),
+            Self::Two => {
+                // Beyond the second of these a group is slowed down until it hardly moves.
+                let limits = [number("memory.max"), number("memory.high")];
+                let limit = limits.into_iter().flatten().min();
+                (limit, number("memory.current"), files(["inactive_file", "active_file"]))
+            }
         };
         let Some(limit) = limit else { return Memory::UNLIMITED };
         let used: u64 = used.unwrap_or(0);
-        Memory { limit, free: limit.saturating_sub(used.saturating_sub(idle.unwrap_or(0))) }
+        Memory { limit, free: limit.saturating_sub(used.saturating_sub(forgettable)) }
     }
 }
 
@@ -228,7 +235,7 @@ mod tests {
             ("memory.current", "3500\n"),
             ("memory.stat", "anon 1000\nfile 2500\ninactive_file 2000\nactive_file 500\n"),
         ]);
-        assert_eq!(tree.group(Version::Two, "").memory(), Memory { limit: 4000, free: 2500 });
+        assert_eq!(tree.group(Version::Two, "").memory(), Memory { limit: 4000, free: 3000 });
     }
 
     #[test]

@@ -21,11 +21,15 @@ pub fn resident_bytes() -> u64 {
     pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
-/// The most memory of this process that was resident at once, in bytes; `None` where it cannot be told.
+/// The most memory of this process that was resident at once, in bytes; `None` where it cannot be told. What it has of
+/// files now is left out: those pages are shared, and forgotten where they are in the way.
 pub fn peak_resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next());
-    Some(kilobytes?.parse::<u64>().ok()? * 1024)
+    let kilobytes = |name: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
+        value?.parse::<u64>().ok()
+    };
+    Some((kilobytes("VmHWM:")?.saturating_sub(kilobytes("RssFile:").unwrap_or(0))) * 1024)
 }
 
 /// Which build of `exp` this process runs: the first 16 digits of the blake3 of its program, empty where that cannot be
@@ -112,9 +116,13 @@ impl Identity {
                 return false;
             }
             let leads = getpgid(Some(pid)) == Ok(pid);
+            // As long as one of its group is left, the system gives the group's number to nobody else. Where none is, all
+            // of them have ended.
             let sent = pidfd_send_signal(&process, signal).is_ok();
-            // As long as one of its group is left, the system gives the group's number to nobody else.
-            sent && (!leads || kill_process_group(pid, signal).is_ok())
+            if sent && leads {
+                let _ = kill_process_group(pid, signal);
+            }
+            sent
         }
         #[cfg(not(target_os = "linux"))]
         {

@@ -89,7 +89,8 @@ impl Claim {
             Outcome::Failed { .. } => Exit::RunFailed,
             Outcome::Interrupted { .. } => Exit::Interrupted,
         };
-        events.emit(&Event::Finished { at: clock::now(), outcome, peak_bytes: peak() }, true)?;
+        let peak_bytes = if outcome == Outcome::Done { peak() } else { None };
+        events.emit(&Event::Finished { at: clock::now(), outcome, peak_bytes }, true)?;
         Ok(exit)
     }
 

@@ -29,7 +29,7 @@ use signal_hook::{
 use super::{
     Job, Slot,
     claim::{Claim, failed},
-    device::{self, memory},
+    device::memory::Peak,
     events,
 };
 use crate::{
@@ -137,8 +137,12 @@ fn alone(args: &Args, screen: &mut Screen) -> Result<Exit> {
     log_to(&claim, args).doing(Exit::Store, || claim.doing("opening the log of"))?;
     heed_cancels(&claim.folder, &stop)?;
     // Of this process, which does nothing else.
-    claim.train(args, &stop, || memory::peak_bytes(&device::local(&args.device, &args.id).ok()?), &mut |event| {
-        screen.show(event)
+    let peak = Peak::of(&args.device, &args.id);
+    claim.train(args, &stop, || peak.bytes(), &mut |event| {
+        if matches!(event, Event::Eval(_)) {
+            peak.look();
+        }
+        screen.show(event);
     })
 }
 

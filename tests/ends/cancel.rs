@@ -168,7 +168,8 @@ fn a_worker_that_is_stopped_and_whose_scheduler_was_killed_is_ended_by_the_cance
     // Steps that take long: it has not left yet when it is stopped, though it sees that its scheduler is gone.
     let wide = "model: {layers: 4, heads: 2, d_model: 128, context: 64}";
     let spec = SPEC.replace("model: {layers: 1, heads: 2, d_model: 16, context: 16, dropout: 0.1}", wide);
-    let spec = spec.replace("seeds: 2", "").replace("batch: 16", "batch: 64").replace("every: 50", "every: 1");
+    let spec =
+        spec.replace("seeds: 2", "").replace("batch: 16", "batch: 64, grad_accum: 8").replace("every: 50", "every: 1");
     let mut scheduler = lab.start(&spec, &[]);
     let (run, worker) = lab.worker_at(3);
     let child = scheduler.0.as_mut().unwrap();

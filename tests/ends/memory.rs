@@ -118,7 +118,7 @@ fn killed_in(group: &Path, limit: &str) {
         let runs = if lab.root.database().exists() { lab.store().runs(None).unwrap() } else { Vec::new() };
         runs.iter().any(|row| row.state == RunState::Done).then_some(())
     });
-    fs::write(group.join(limit), (600 << 20).to_string()).unwrap();
+    until("the limit is set", || fs::write(group.join(limit), (600 << 20).to_string()).ok());
     let ended = scheduler.ended();
     until("the group is empty", || fs::remove_dir(group).ok());
     assert_skips(&lab, &ended, "killed by SIGKILL");

@@ -35,11 +35,12 @@ struct Peak {
 /// FLOP/s of a square f32 matrix product on `device` with `threads` CPU threads, from the cache or measured now. The cache
 /// knows a device by its `id`, which is the same for all processes; `device` is what this one opens.
 ///
-/// Processes that ask at once wait for one of them to measure, unless they are asked to stop meanwhile, and not for ever:
-/// the one that measures may have been stopped itself. A worker asks
-/// before anything else, so that the first workers on a host stand still, and their cores idle, while one measures.
+/// Processes that ask for one device at once wait for one of them to measure, unless they are asked to stop meanwhile, and
+/// not for ever: the one that measures may have been stopped itself. A worker asks before anything else, so that the first
+/// workers on a host stand still, and their cores idle, while one measures.
 pub fn peak_flops(cache: &Path, id: &str, device: &str, threads: usize, stop: &Stop) -> Result<f64> {
-    let path = cache.join("peaks.json");
+    let file = |extension: &str| cache.join(format!("peaks-{}.{extension}", id.replace([':', '/'], "-")));
+    let path = file("json");
     let (host, processor) = (machine::host(), machine::cpu_model());
     let known = |peaks: &[Peak]| {
         let same = |p: &&Peak| p.host == host && p.processor == processor && p.device == id && p.threads == threads;
@@ -48,7 +49,7 @@ pub fn peak_flops(cache: &Path, id: &str, device: &str, threads: usize, stop: &S
     if let Some(flops) = known(&read(&path)) {
         return Ok(flops);
     }
-    let _alone = alone(cache, stop)?;
+    let _alone = alone(&file("lock"), stop)?;
     let mut peaks = read(&path);
     if let Some(flops) = known(&peaks) {
         return Ok(flops);
@@ -59,13 +60,13 @@ pub fn peak_flops(cache: &Path, id: &str, device: &str, threads: usize, stop: &S
     Ok(flops)
 }
 
-/// The lock of those who measure.
-fn alone(cache: &Path, stop: &Stop) -> Result<Lock> {
-    let (path, is_asked) = (cache.join("peaks.lock"), || stop.requested());
+/// The lock of those who measure a device.
+fn alone(path: &Path, stop: &Stop) -> Result<Lock> {
+    let is_asked = || stop.requested();
     let wait = Wait { what: "measures the matmul peak", patience: PATIENCE, is_asked: &is_asked };
-    wait.take(&path)?.ok_or_else(|| {
+    wait.take(path)?.ok_or_else(|| {
         let why = format!("it has not come to an end within {} s", PATIENCE.as_secs());
-        Error::new(Exit::Unexpected, format!("waiting for {}", wait.holder(&path)), why)
+        Error::new(Exit::Unexpected, format!("waiting for {}", wait.holder(path)), why)
     })
 }
 
@@ -127,21 +128,21 @@ mod tests {
             asking.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         assert!(flops.iter().all(|&f| f == flops[0] && f > 1e8 && f.is_finite()), "{flops:?}");
-        assert_eq!(read(&dir.path().join("peaks.json")).len(), 1);
+        assert_eq!(read(&dir.path().join("peaks-cpu.json")).len(), 1);
     }
 
     #[test]
     fn a_damaged_cache_is_measured_anew() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("peaks.json"), "[{").unwrap();
+        std::fs::write(dir.path().join("peaks-cpu.json"), "[{").unwrap();
         peak_flops(dir.path(), "cpu", "cpu", 1, &Stop::default()).unwrap();
-        assert_eq!(read(&dir.path().join("peaks.json")).len(), 1);
+        assert_eq!(read(&dir.path().join("peaks-cpu.json")).len(), 1);
     }
 
     #[test]
     fn who_waits_for_another_to_measure_can_be_stopped() {
         let dir = tempfile::tempdir().unwrap();
-        let _measuring = Lock::try_take(&dir.path().join("peaks.lock")).unwrap().unwrap();
+        let _measuring = Lock::try_take(&dir.path().join("peaks-cpu.lock")).unwrap().unwrap();
         let stop = Stop::default();
         stop.request();
         assert!(peak_flops(dir.path(), "cpu", "cpu", 1, &stop).unwrap_err().why.contains("asked to stop"));
