@@ -1,6 +1,6 @@
-//! What every layer may use: errors and exit codes, atomic files, locks and leases and waiting for them, what others append to files, random
-//! streams, the clock, the machine and the control group on it, run ids, numbers that survive JSON. Nothing here knows what
-//! an experiment is.
+//! What every layer may use: errors and exit codes, atomic files, locks and leases and waiting for them, what others append
+//! to files, random streams, the clock, the machine and the control group on it, run ids, numbers that survive JSON.
+//! Nothing here knows what an experiment is.
 
 pub mod cgroup;
 pub mod checkpoints;

@@ -1,7 +1,7 @@
 //! The CPU engine's memory, and how it cuts up a step: functions of the config (and, for what threads need each, of
 //! their number), so that a plan can state them and the engine allocates exactly that.
 //!
-//! A step over B sequences is cut twice, as [`CUTS`] says for models of each size. Into parts, whose gradients are summed
+//! A step over B sequences is cut twice, as [`Cut`] says for models of each size. Into parts, whose gradients are summed
 //! apart and then added in a fixed order, so that as many threads work without waiting for each other. And each part into
 //! micro-batches of some positions, so that activations stay near the cache. Neither depends on threads, so these change
 //! no bit of a result.
@@ -17,10 +17,8 @@ use crate::{
     spec::{RunConfig, config::ModelConfig},
 };
 
-/// How the steps of models up to some size are cut up.
+/// How the steps of models of a size are cut up.
 struct Cut {
-    /// Parameters.
-    up_to: usize,
     /// Parts of a batch, each with a gradient of its own.
     parts: usize,
     /// Positions of a micro-batch, unless one sequence has more.
@@ -31,12 +29,17 @@ struct Cut {
     shared: bool,
 }
 
-/// What small, medium and large models can afford: a gradient is as large as all weights, and so are packed ones.
-const CUTS: [Cut; 3] = [
-    Cut { up_to: 4_000_000, parts: 4, rows: 512, packed: true, shared: false },
-    Cut { up_to: 32_000_000, parts: 2, rows: 256, packed: true, shared: true },
-    Cut { up_to: usize::MAX, parts: 1, rows: 512, packed: false, shared: true },
-];
+impl Cut {
+    /// What a model of so many parameters can afford: a gradient is as large as all weights, and so are packed ones.
+    fn of(params: usize) -> Self {
+        match params {
+            ..=4_000_000 => Self { parts: 4, rows: 512, packed: true, shared: false },
+            ..=32_000_000 => Self { parts: 2, rows: 256, packed: true, shared: true },
+            _ => Self { parts: 1, rows: 512, packed: false, shared: true },
+        }
+    }
+}
+
 /// Logits that are held at once.
 const LOGITS: usize = 1 << 22;
 /// Numbers of a large weight that a thread packs at once: half of a second-level cache of 2 MiB.
@@ -85,8 +88,7 @@ impl Workspace {
     pub fn of(config: &RunConfig, vocab: usize, threads: usize) -> Self {
         let m = &config.model;
         let (params, threads) = (Layout::of(m, vocab).len(), threads.max(1));
-        let [small, medium, large] = &CUTS;
-        let cut = [small, medium].into_iter().find(|cut| params <= cut.up_to).unwrap_or(large);
+        let cut = Cut::of(params);
         let parts = config.train.batch.clamp(1, cut.parts);
         let (workers, helpers) = (threads.min(parts), if cut.shared { threads } else { 1 });
         let longest = config.train.batch.div_ceil(parts).max(1); // sequences of the largest part

@@ -133,8 +133,8 @@ impl Watch {
         drop(sender.send(Message::Ended { run, ended }));
     }
 
-    /// `killed by SIGKILL`, or `exited with 101: ` and the last line of its log. Where memory did not suffice, the kernel kills
-    /// with a signal that others send as well, and Rust aborts after a word in the log.
+    /// `killed by SIGKILL`, or `exited with 101: ` and the last line of its log. Where memory did not suffice, the kernel
+    /// kills with a signal that others send as well, and Rust aborts after a word in the log.
     fn death(&self, status: ExitStatus) -> Failure {
         let how = match status.signal().map(|signal| (signal, signal_hook::low_level::signal_name(signal))) {
             Some((_, Some(name))) => format!("killed by {name}"),
