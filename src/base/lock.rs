@@ -121,11 +121,10 @@ impl Lock {
     }
 
     fn open(path: &Path) -> Result<Self> {
-        let open = || {
-            files::make_folder(files::folder_of(path))?;
-            OpenOptions::new().create(true).read(true).append(true).open(path)
-        };
-        let file = open().doing(Exit::Store, || format!("opening the lock {}", path.display()))?;
+        let folder = files::folder_of(path);
+        files::make_folder(folder).doing(Exit::Store, || format!("making the folder {}", folder.display()))?;
+        let open = OpenOptions::new().create(true).read(true).append(true).open(path);
+        let file = open.doing(Exit::Store, || format!("opening the lock {}", path.display()))?;
         Ok(Self { file, path: path.into() })
     }
 }

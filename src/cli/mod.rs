@@ -95,6 +95,12 @@ fn end_of_a_panic(panic: &std::panic::PanicHookInfo) {
 }
 
 fn dispatch(root: &Root, command: Command) -> Result<Exit> {
+    if root.path().exists() && !root.path().is_dir() {
+        let doing = format!("looking into {}", root.path().display());
+        return Err(
+            Error::new(Exit::Usage, doing, "it is no folder").hint("--root or EXP_ROOT names the folder of runs/")
+        );
+    }
     match command {
         Command::Run(args) => run::run(root, &args),
         Command::Plan(args) => plan::run(root, &args),

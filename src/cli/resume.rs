@@ -30,6 +30,9 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     // Who names one run wants it, whatever became of others.
     let options = sched::Options { force: true, ..sched::Options::default() };
     let planned = sched::planned(root, &store, &row)?;
+    if planned.reason == sched::Reason::Elsewhere {
+        ui::note(&format!("run {id} is trained by another process; waiting for it"));
+    }
     let summary = run::train(root, &mut store, &format!("resume {id}"), &[], &[planned], &options)?;
     let row = store.find(&row.id.to_string())?;
     ui::print(&super::ls::table(&store, std::slice::from_ref(&row))?);

@@ -7,8 +7,8 @@ use std::{
 
 use super::{json, ls, report};
 use crate::{
-    base::{Exit, Result, clock, folders::Root},
-    event::Expansion,
+    base::{Exit, Result, RunId, clock, folders::Root},
+    event::{Expansion, RunState},
     sched::{self, PlannedRun, Reason},
     spec,
     store::Store,
@@ -82,11 +82,13 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let plan = sched::plan(&sweep, root, Some(&store))?;
 
     let frozen: Vec<_> = plan.runs.iter().map(|r| r.frozen.clone()).collect();
-    let members = frozen.iter().map(|f| f.id).collect();
+    let members: Vec<_> = frozen.iter().map(|f| f.id).collect();
+    let left = leaving(&store, &plan.experiment, &members)?;
     let expansion = Expansion { at: clock::now(), axes: plan.axes.clone(), members, spec: plan.spec.clone() };
     store.register(&plan.experiment, &expansion, &frozen)?;
 
     ui::note(&opening(&plan));
+    left.iter().for_each(|note| ui::note(note));
     notes(&plan);
     let summary = train(root, &mut store, &plan.experiment, &plan.axes, &plan.runs, &args.options())?;
 
@@ -101,13 +103,33 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         ui::note(&format!("{} skipped; `--force` tries them", format::plural(summary.skipped.len(), "run")));
     }
     match summary.exit() {
-        Exit::Interrupted => ui::note(&format!("interrupted; `exp run {}` continues", args.spec.spec.display())),
+        Exit::Interrupted => ui::note("interrupted; the same command continues"),
         exit if args.no_report || rows.iter().all(|r| r.best.is_none()) => return Ok(exit),
         Exit::Done => report::draw(root, &store, &plan.experiment)?,
         // What became of the runs matters more than a picture that cannot be drawn.
         _ => report::draw(root, &store, &plan.experiment).unwrap_or_else(|e| ui::error(&e)),
     }
     Ok(summary.exit())
+}
+
+/// What to say of runs that an earlier spec of the experiment had and this one has not: they stay, but not in its report,
+/// and `exp cancel` of the experiment is not for them.
+fn leaving(store: &Store, experiment: &str, members: &[RunId]) -> Result<Option<String>> {
+    if !store.experiments()?.iter().any(|known| known.name == experiment) {
+        return Ok(None);
+    }
+    let mut rows = store.runs(Some(experiment))?;
+    rows.retain(|row| !members.contains(&row.id));
+    let running: Vec<_> = rows.iter().filter(|row| matches!(row.state, RunState::Running { .. })).collect();
+    let running: Vec<_> = running.iter().map(|row| format!("`exp cancel {}`", row.id.short())).collect();
+    Ok((!rows.is_empty()).then(|| {
+        let runs = format::plural(rows.len(), "run");
+        let note = format!("{runs} of its last spec are not in this one and leave its report; `exp ls` lists them");
+        match &running[..] {
+            [] => note,
+            some => format!("{note}; those still being trained stop by {}", some.join(", ")),
+        }
+    }))
 }
 
 /// Trains what is not done, with a screen.

@@ -34,7 +34,7 @@ impl Cut {
     fn of(params: usize) -> Self {
         match params {
             ..=4_000_000 => Self { parts: 4, rows: 512, packed: true, shared: false },
-            ..=32_000_000 => Self { parts: 2, rows: 256, packed: true, shared: true },
+            4_000_001..=32_000_000 => Self { parts: 2, rows: 256, packed: true, shared: true },
             _ => Self { parts: 1, rows: 512, packed: false, shared: true },
         }
     }

@@ -73,7 +73,7 @@ impl Screen {
     fn start(&mut self, id: RunId, threads: usize, slot: &str) {
         let Some(entry) = self.entries.get(&id) else { return };
         let bar = self.all.add(ProgressBar::new(entry.steps.max(1)));
-        bar.set_style(style("  {prefix} [{bar:20.dim}] {pos}/{len} {wide_msg}"));
+        bar.set_style(style("  {prefix} [{bar:12.dim}] {pos}/{len} {wide_msg}"));
         bar.set_prefix(entry.label.clone());
         bar.set_position(entry.done);
         bar.set_message(format!("starting on {slot}, {}", format::plural(threads, "thread")));
@@ -88,10 +88,10 @@ impl Screen {
         bar.set_position(step.step);
         let left = (entry.steps - step.step.min(entry.steps)) as f64 * step.step_ms / 1000.0;
         bar.set_message(format!(
-            "loss {}  {} tok/s  {} left",
+            "loss {}  {} left  {} tok/s",
             format::loss(Some(step.loss)),
-            format::count(step.tokens_per_second),
-            format::duration(left)
+            format::duration(left),
+            format::count(step.tokens_per_second)
         ));
     }
 
