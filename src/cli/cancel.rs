@@ -9,12 +9,12 @@ use std::{
 
 use rustix::process::Signal;
 
-use super::{json, ls, needed_store};
+use super::{json, ls, nothing_yet, refresh, store_within};
 use crate::{
     base::{
         Exit, Result, RunId, clock,
         folders::Root,
-        lease::Lease,
+        lease::{self, Lease},
         machine::{Identity, Standing},
     },
     event::{Note, RunState},
@@ -32,6 +32,12 @@ const PATIENCE: Duration = Duration::from_secs(6);
 /// How long a scheduler takes at most to look into the journals, and so may still begin a run.
 const LOOK: Duration = Duration::from_millis(600);
 
+/// How long to wait for the index before anything is asked: which runs there are changes seldom.
+const FIRST_LOOK: Duration = Duration::from_millis(300);
+
+/// How long to wait for the index, to tell from it what came of the request.
+const LAST_LOOK: Duration = Duration::from_secs(2);
+
 /// Arguments of `exp cancel`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -46,7 +52,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
-    let mut store = needed_store(root)?;
+    let mut store = store_within(root, FIRST_LOOK)?.ok_or_else(|| nothing_yet(root))?;
     let rows = find(&store, &args.what)?;
     let is_over = |row: &&RunRow| matches!(row.state, RunState::Done | RunState::Skipped { .. });
     // Those that run come last: one that ends makes room for the next, which is to be cancelled by then.
@@ -54,26 +60,13 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let mut asked = Vec::new();
     for row in waiting.into_iter().chain(running) {
         let attempt = root.run(&row.id).attempts()?.last().copied().unwrap_or(0);
-        store.note(&row.id, &Note::Cancelled { at: clock::now(), attempt })?;
+        // Nobody is to wait for the index: who keeps it locked may be the one that is to be cancelled.
+        store.write_down(&row.id, &Note::Cancelled { at: clock::now(), attempt })?;
         asked.push((row.id, holder(root, &row.id)));
     }
-    let begun = Instant::now();
-    let mut is_patient = true;
-    let now = loop {
-        store.sync()?;
-        let now = find(&store, &args.what)?;
-        let is_running = |run: &RunId| now.iter().any(|row| row.id == *run && is_running(row));
-        let left: Vec<_> = asked.iter().filter(|(run, _)| is_running(run)).collect();
-        let waited = begun.elapsed();
-        if asked.is_empty() || (waited > LOOK && left.is_empty()) || waited > PATIENCE {
-            break now;
-        }
-        if waited > GRACE && is_patient {
-            is_patient = false;
-            left.into_iter().for_each(|(run, holder)| end(root, run, holder.as_ref()));
-        }
-        thread::sleep(Duration::from_millis(50));
-    };
+    let left = wait_for(root, &asked)?;
+    refresh(&mut store, LAST_LOOK)?;
+    let now = find(&store, &args.what)?;
     for row in &now {
         rows.iter().filter(|before| before.id == row.id).for_each(|before| say(row, before));
     }
@@ -82,15 +75,38 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     } else {
         ui::print(&ls::table(&store, &now)?);
     }
-    let left: Vec<_> = now.iter().filter(|row| is_running(row)).collect();
     if left.is_empty() {
         return Ok(Exit::Done);
     }
     ui::note(&format!("{} still running after {} s", plural(left.len(), "run"), PATIENCE.as_secs()));
-    for row in left {
-        ui::note(&format!("run {} {}", row.id.short(), whereabouts(holder(root, &row.id).as_ref())));
+    for run in left {
+        ui::note(&format!("run {} {}", run.short(), whereabouts(holder(root, &run).as_ref())));
     }
     Ok(Exit::Unexpected)
+}
+
+/// Waits until nobody has the runs any more, and ends those who do not let go. Returns what is left then. Who has a run is
+/// told by its lock and lease alone.
+fn wait_for(root: &Root, asked: &[(RunId, Option<Lease>)]) -> Result<Vec<RunId>> {
+    let begun = Instant::now();
+    let mut is_patient = true;
+    loop {
+        let mut left = Vec::new();
+        for (run, holder) in asked {
+            if lease::is_held(&root.run(run).lock())? {
+                left.push((*run, holder));
+            }
+        }
+        let waited = begun.elapsed();
+        if asked.is_empty() || (waited > LOOK && left.is_empty()) || waited > PATIENCE {
+            return Ok(left.into_iter().map(|(run, _)| run).collect());
+        }
+        if waited > GRACE && is_patient {
+            is_patient = false;
+            left.into_iter().for_each(|(run, holder)| end(root, &run, holder.as_ref()));
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// Whoever has a run, by its lease.

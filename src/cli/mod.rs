@@ -15,7 +15,7 @@ mod show;
 mod store;
 mod worker;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Parser, Subcommand};
 
@@ -121,14 +121,32 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
 /// The index brought up to date with the folders, and made again where it is gone; `None` where nothing was ever run
 /// under this root.
 fn current_store(root: &Root) -> Result<Option<Store>> {
+    store_within(root, PATIENCE)
+}
+
+/// The same, waiting at most so long for another process that writes the index.
+fn store_within(root: &Root, patience: Duration) -> Result<Option<Store>> {
     let mut store = match Store::open_existing(root)? {
         Some(store) => store,
         None if root.experiments().exists() => Store::open(root)?,
         None => return Ok(None),
     };
-    store.sync()?;
+    refresh(&mut store, patience)?;
     say_damage(&store)?;
     Ok(Some(store))
+}
+
+/// How long a command that only looks waits for another process that writes the index.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Brings the index up to date, or says why it is not.
+fn refresh(store: &mut Store, patience: Duration) -> Result<()> {
+    if !store.refresh(patience)? {
+        ui::note(
+            "another process keeps the index locked, perhaps since it was stopped: what follows is as it was before",
+        );
+    }
+    Ok(())
 }
 
 /// Says what of the folders could not be read: nothing is lost by it but what it held.
@@ -141,12 +159,11 @@ fn say_damage(store: &Store) -> Result<()> {
 
 /// The index brought up to date, for commands that need something to be there.
 fn needed_store(root: &Root) -> Result<Store> {
-    current_store(root)?.ok_or_else(|| {
-        Error::new(
-            Exit::Usage,
-            format!("looking into {}", run::shown(&root.runs())),
-            "nothing was run under this root yet",
-        )
+    current_store(root)?.ok_or_else(|| nothing_yet(root))
+}
+
+fn nothing_yet(root: &Root) -> Error {
+    let doing = format!("looking into {}", run::shown(&root.runs()));
+    Error::new(Exit::Usage, doing, "nothing was run under this root yet")
         .hint("`exp run SPEC` runs an experiment; --root or EXP_ROOT names another root")
-    })
 }

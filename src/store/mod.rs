@@ -130,6 +130,14 @@ impl Store {
         Ok(Self { root: root.clone(), path, connection, inode, read_only })
     }
 
+    /// How long to wait for another process that writes the index; by default a minute.
+    ///
+    /// # Errors
+    /// [`Exit::Store`] where SQLite refuses.
+    pub fn set_patience(&mut self, patience: Duration) -> Result<()> {
+        self.connection.busy_timeout(patience).map_err(|e| failed("opening", &self.path, e))
+    }
+
     /// Asks the index.
     fn read<T>(&self, ask: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
         ask(&self.connection).map_err(|e| failed("reading", &self.path, e))
@@ -181,8 +189,10 @@ fn failed(doing: &str, path: &Path, error: rusqlite::Error) -> Error {
                 .hint("`exp store rebuild` makes the index again from the folders of the runs")
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            let why = format!("another process has kept it locked for {} s", PATIENCE.as_secs());
-            Error::new(Exit::Store, doing, why).hint("see who has it open, for example an editor of databases")
+            let hint = "an `exp` that was stopped while it wrote, or another program that has the index open, has to go on or end";
+            Error::new(Exit::Store, doing, "another process keeps it locked")
+                .io(std::io::ErrorKind::WouldBlock)
+                .hint(hint)
         }
         Some(ErrorCode::DiskFull) => {
             Error::new(Exit::Store, doing, "no space left on the device").io(std::io::ErrorKind::StorageFull)

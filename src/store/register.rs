@@ -31,12 +31,20 @@ impl Store {
         })
     }
 
+    /// Writes down a note on a run, which the next who brings the index up to date takes in.
+    ///
+    /// # Errors
+    /// [`Exit::Store`] where the run's journal cannot be written.
+    pub fn write_down(&self, id: &RunId, note: &Note) -> Result<()> {
+        lines::append(&self.root.run(id).journal(), note)
+    }
+
     /// Writes down a note on a run and takes it in.
     ///
     /// # Errors
     /// [`Exit::Store`] where the run's journal or the index cannot be written.
     pub fn note(&mut self, id: &RunId, note: &Note) -> Result<()> {
-        lines::append(&self.root.run(id).journal(), note)?;
+        self.write_down(id, note)?;
         self.ingest(id)
     }
 }

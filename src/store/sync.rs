@@ -1,9 +1,9 @@
 //! Reconciles the index with all folders. Looks at sizes first: where nothing changed, nothing is read or locked.
 
-use std::{collections::HashMap, io::ErrorKind, path::Path};
+use std::{collections::HashMap, io::ErrorKind, path::Path, time::Duration};
 
 use super::{
-    Store,
+    PATIENCE, Store,
     damage::repaired,
     experiments,
     ingest::{self, Known},
@@ -28,6 +28,21 @@ impl Store {
         self.sync_runs(&runs)?;
         self.sync_experiments(&folder_names(&self.root.experiments())?)?;
         self.sync_damage()
+    }
+
+    /// [`Store::sync`] for those who would rather see the index as it was last than wait longer than `patience`: then
+    /// `false`.
+    ///
+    /// # Errors
+    /// As [`Store::sync`].
+    pub fn refresh(&mut self, patience: Duration) -> Result<bool> {
+        self.set_patience(patience)?;
+        let synced = self.sync();
+        self.set_patience(PATIENCE)?;
+        match synced {
+            Err(error) if error.io == Some(ErrorKind::WouldBlock) => Ok(false),
+            synced => synced.map(|()| true),
+        }
     }
 
     fn sync_runs(&mut self, names: &[String]) -> Result<()> {

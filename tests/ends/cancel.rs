@@ -201,6 +201,31 @@ fn a_worker_that_is_stopped_with_its_scheduler_is_ended_by_the_cancel_itself() {
 }
 
 #[test]
+fn an_index_that_somebody_keeps_locked_is_in_the_way_of_no_cancel() {
+    let lab = Lab::new();
+    let scheduler = lab.start(&SPEC.replace("seeds: 2", ""), &[]);
+    let (run, worker) = lab.worker_at(60);
+    // What a scheduler does that is stopped while it writes.
+    let pid = Pid::from_child(scheduler.0.as_ref().unwrap());
+    kill_process(pid, Signal::STOP).unwrap();
+    kill_process(worker, Signal::STOP).unwrap();
+    let rude = rusqlite::Connection::open(lab.root.database()).unwrap();
+    rude.busy_timeout(Duration::from_millis(1)).unwrap();
+    // Where it was stopped while it wrote indeed, nothing has to be played.
+    let _ = rude.execute_batch("BEGIN IMMEDIATE");
+    let holder = holder(&lab, &run);
+    let cancel = lab.also(&["cancel", &run.to_string()]);
+    assert_eq!(holder.stands(), Standing::Gone, "{cancel:?}");
+    assert!(cancel.err.contains("keeps the index locked"), "{cancel:?}");
+    let listed = lab.also(&["ls"]);
+    assert!(listed.code == Some(0) && listed.err.contains("what follows is as it was before"), "{listed:?}");
+    drop(rude);
+    kill_process(pid, Signal::CONT).unwrap();
+    assert_eq!(scheduler.ended().code, Some(130));
+    assert!(matches!(lab.rows()[0].state, RunState::Interrupted { step } if step >= 50), "{:?}", lab.rows());
+}
+
+#[test]
 fn a_run_of_another_machine_is_asked_for_and_nobody_here_is_killed() {
     let lab = Lab::new();
     let run = lab.plan(&SPEC.replace("seeds: 2", "")).1.runs[0].frozen.id;
