@@ -97,7 +97,7 @@ fn sentence(run: RunId, bytes: u64, device: &str, refusal: &Refusal) -> String {
         (Lack::Turn, _) => "another sweep has waited longer".to_owned(),
         (Lack::Place, _) => "all of it is taken".to_owned(),
         (Lack::Memory, _) if bytes == u64::MAX => "it is to be alone there".to_owned(),
-        (Lack::Memory, Some(free)) => format!("it needs {}, {} are free", gigabytes(bytes), gigabytes(free)),
+        (Lack::Memory, Some(free)) => format!("it needs {}, and {} are free", gigabytes(bytes), gigabytes(free)),
         (Lack::Memory, None) => "there is room for one run".to_owned(),
     };
     let named: Vec<String> = refusal.runs.iter().take(2).map(RunId::short).collect();

@@ -66,10 +66,10 @@ fn after_some_seconds_it_is_told_who_is_waited_for_and_again_only_when_that_is_a
     assert_eq!(
         texts,
         [
-            format!("{waits}, 2.0 GB are free; {seven} of another sweep is there"),
-            format!("{waits}, 0.0 GB are free; {seven} and {eight} of other sweeps are there"),
+            format!("{waits}, and 2.0 GB are free; {seven} of another sweep is there"),
+            format!("{waits}, and 0.0 GB are free; {seven} and {eight} of other sweeps are there"),
             format!(
-                "{waits}, 0.0 GB are free; {seven}, {eight} and 2 more of other sweeps are there, \
+                "{waits}, and 0.0 GB are free; {seven}, {eight} and 2 more of other sweeps are there, \
                  and other programs hold 3.0 GB"
             ),
         ]
@@ -83,7 +83,7 @@ fn it_is_told_what_else_a_device_may_lack() {
     for (refusal, words) in [
         (
             refused(0, Lack::Memory, &[], Some(1_000_000_000), 9_000_000_000),
-            "it needs 4.0 GB, 1.0 GB are free; other programs hold 9.0 GB",
+            "it needs 4.0 GB, and 1.0 GB are free; other programs hold 9.0 GB",
         ),
         (refused(0, Lack::Turn, &[], None, 1), "another sweep has waited longer"),
         (refused(0, Lack::Place, &[0], None, 1), "all of it is taken"),
