@@ -20,8 +20,8 @@ impl Correction {
         (task.bytes(threads) as f64 * factor) as u64
     }
 
-    /// A run needed so many bytes with so many threads. The first counts whichever way the estimate was wrong; those after it only where they
-    /// needed yet more, since what suffices for one run may not for the next.
+    /// A run needed so many bytes with so many threads. The first counts whichever way the estimate was wrong; those after
+    /// it only where they needed yet more, since what suffices for one run may not for the next.
     fn learn(&mut self, task: &Task, threads: usize, bytes: u64) {
         let estimated = task.bytes(threads);
         if bytes == 0 || estimated == 0 {
