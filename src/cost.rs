@@ -42,12 +42,9 @@ impl Cost {
         let params_without_positions = params - (m.context * m.d_model) as u64;
         let tokens = config.tokens_per_step() * config.train.steps;
         let flops_per_token = flops_per_token(m, params_without_positions);
-        let bytes = if config.run.device == "cpu" && config.run.engine != EngineKind::Tape {
-            Workspace::of(config, vocab, 1).bytes
-        } else {
-            // Weights, two moments, the gradient of a step, and the sum before and after it was added, in f32.
-            24 * params + activation_bytes(config, vocab)
-        };
+        // Weights, two moments, the gradient of a step, and the sum before and after it was added, in f32.
+        let on_tape = || 24 * params + activation_bytes(config, vocab);
+        let bytes = workspace_bytes(config, vocab, 1).unwrap_or_else(on_tape);
         Self {
             params,
             params_without_positions,
@@ -58,10 +55,17 @@ impl Cost {
         }
     }
 
-    /// Bytes that a worker on the CPU needs at most: its engine's, and what the process holds beside.
-    pub fn process_bytes(&self) -> u64 {
-        self.bytes + SAVING * self.params + PROCESS
+    /// Bytes that a worker on the CPU needs at most, with so many threads: its engine's, and what the process holds beside.
+    /// Each thread of the CPU engine has activations of its own, or room to pack weights in.
+    pub fn process_bytes(&self, config: &RunConfig, vocab: usize, threads: usize) -> u64 {
+        workspace_bytes(config, vocab, threads).unwrap_or(self.bytes) + SAVING * self.params + PROCESS
     }
+}
+
+/// What the CPU engine allocates, where that is the engine.
+fn workspace_bytes(config: &RunConfig, vocab: usize, threads: usize) -> Option<u64> {
+    let is_engine = config.run.device == "cpu" && config.run.engine != EngineKind::Tape;
+    is_engine.then(|| Workspace::of(config, vocab, threads).bytes)
 }
 
 /// Trained numbers of a GPT-2 block stack: 12·D² and some per layer where `d_ff` is 4·D and all heads have keys.
@@ -130,7 +134,7 @@ mod tests {
         let of = |(layers, heads, d_model, context): (usize, usize, usize, usize), batch, engine| {
             let mut c = config(layers, heads, d_model, context);
             (c.train.batch, c.run.device, c.run.engine) = (batch, "cpu".into(), engine);
-            Cost::of(&c, 65).process_bytes() as f64 / 1e6
+            Cost::of(&c, 65).process_bytes(&c, 65, 1) as f64 / 1e6
         };
         use EngineKind::{Cpu, Tape};
         for (shape, batch, engine, megabytes) in [
@@ -145,6 +149,18 @@ mod tests {
         ] {
             let ratio = of(shape, batch, engine) / megabytes;
             assert!((2.0 / 3.0..1.5).contains(&ratio), "{shape:?}, batch {batch}: {ratio} times {megabytes} MB");
+        }
+    }
+
+    #[test]
+    fn a_worker_with_more_threads_needs_what_the_engine_allocates_for_them() {
+        for engine in [EngineKind::Cpu, EngineKind::Tape] {
+            let mut c = config(4, 4, 128, 64);
+            (c.train.batch, c.run.device, c.run.engine) = (12, "cpu".into(), engine);
+            let [one, four] = [1, 4].map(|threads| Cost::of(&c, 65).process_bytes(&c, 65, threads));
+            let [small, large] = [1, 4].map(|threads| Workspace::of(&c, 65, threads).bytes);
+            assert!(large > small);
+            assert_eq!(four - one, if engine == EngineKind::Tape { 0 } else { large - small });
         }
     }
 

@@ -15,7 +15,11 @@ use std::{
 use exp::{
     base::{Result, RunId, folders::Root},
     event::{Event, Observer, Outcome, Progress},
-    exec::{Ended, Executor, Handle, Inline, Job, Message, Slot, slots},
+    exec::{
+        Ended, Executor, Handle, Inline, Job, Message, Slot,
+        device::{DeviceInfo, Devices},
+        slots,
+    },
     sched::{self, Options, Outside, Plan, Summary},
     store::Store,
 };
@@ -125,18 +129,41 @@ fn dispatch(workers: &Workers, root: &Root, planned: (Store, Plan)) -> (Summary,
 }
 
 /// The same on GPUs of which another program has so much.
-fn dispatch_beside(
-    others: u64,
+fn dispatch_beside(others: u64, workers: &Workers, root: &Root, planned: (Store, Plan)) -> (Summary, Vec<String>) {
+    let mut devices = Fixed(machine(&["cuda:0", "cuda:1"], Some(10 * GB)));
+    devices.0.iter_mut().for_each(|device| device.memory_free = Some(10 * GB - others));
+    dispatch_on(&devices, workers, root, planned)
+}
+
+fn dispatch_on(
+    devices: &dyn Devices,
     workers: &Workers,
     root: &Root,
     (mut store, plan): (Store, Plan),
 ) -> (Summary, Vec<String>) {
     let mut clock = Clock { workers, ticks: 0, said: Said::default() };
-    let mut devices = Fixed(machine(&["cuda:0", "cuda:1"], Some(10 * GB)));
-    devices.0.iter_mut().for_each(|device| device.memory_free = Some(10 * GB - others));
-    let outside = Outside { executor: workers, devices: &devices };
+    let outside = Outside { executor: workers, devices };
     let summary = sched::dispatch_on(outside, &plan.runs, root, &mut store, &Options::default(), &mut clock).unwrap();
     (summary, clock.said.0)
+}
+
+/// Two GPUs of 10 GB, of which other programs hold so much; each run that is there has allocated so much.
+struct Following<'a> {
+    workers: &'a Workers,
+    others: [u64; 2],
+    allocated: u64,
+}
+
+impl Devices for Following<'_> {
+    fn list(&self) -> Vec<DeviceInfo> {
+        let now = &self.workers.counts.lock().unwrap().now;
+        let mut devices = machine(&["cuda:0", "cuda:1"], Some(10 * GB));
+        for (device, others) in devices[1..].iter_mut().zip(self.others) {
+            let runs = now.get(&device.name).map_or(0, |&runs| runs as u64);
+            device.memory_free = Some(10 * GB - others - runs * self.allocated);
+        }
+        devices
+    }
 }
 
 fn most(workers: &Workers) -> Vec<usize> {
@@ -162,9 +189,35 @@ fn what_another_program_has_of_a_gpu_is_left_to_it() {
     let root = Root::new(dir.path());
     let workers = Workers::default();
     let planned = seeds(&root, &dir.path().join("a.yaml"), "5", 4 * GB);
-    let (summary, said) = dispatch_beside(6 * GB, &workers, &root, planned);
+    let (summary, said) = dispatch_beside(5 * GB, &workers, &root, planned);
     assert_eq!((summary.done.len(), said), (5, vec![]));
     assert_eq!(most(&workers), [1, 1], "{:?}", workers.started.borrow());
+}
+
+#[test]
+fn what_another_program_has_is_left_to_it_before_and_after_runs_have_allocated_their_part() {
+    for allocated in [0, 2 * GB] {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let workers = Workers::default();
+        let planned = seeds(&root, &dir.path().join("a.yaml"), "8", 2 * GB);
+        let devices = Following { workers: &workers, others: [4 * GB, 4 * GB], allocated };
+        let (summary, said) = dispatch_on(&devices, &workers, &root, planned);
+        assert_eq!((summary.done.len(), said), (8, vec![]));
+        assert_eq!(most(&workers), [2, 2], "of 9.5 GB others have 4, and runs need 2 each");
+    }
+}
+
+#[test]
+fn a_gpu_that_another_program_fills_is_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Root::new(dir.path());
+    let workers = Workers::default();
+    let planned = seeds(&root, &dir.path().join("a.yaml"), "5", 4 * GB);
+    let devices = Following { workers: &workers, others: [9 * GB, 0], allocated: 4 * GB };
+    let (summary, _) = dispatch_on(&devices, &workers, &root, planned);
+    assert_eq!(summary.done.len(), 5);
+    assert_eq!(*workers.started.borrow(), ["cuda:1"; 5]);
 }
 
 #[test]

@@ -4,11 +4,16 @@
 //! holders are gone: the scheduler that took it and the worker that it started there, which goes on for a while after a
 //! scheduler that was killed. Who is gone reserves nothing any more, whatever its file still says.
 //!
-//! Each held file says which run it is held for and how many bytes are reserved for that. A run is let onto a device
-//! beside others while its need and what is reserved *or* in use there, whichever is more, fit into the memory less a
-//! margin. What programs other than runs hold is so taken to be what is used beyond all that is reserved: too little as
-//! long as runs have not allocated yet what is reserved for them. A run that would be alone gets the device whatever it
-//! needs: the estimate may be wrong, and a run that is too large fails by itself rather than wait for ever.
+//! Each held file says which run it is held for, how many bytes are reserved for that, and how many other programs held
+//! when it was taken. A run is let onto a device beside others while what is reserved, what other programs hold and what
+//! it needs fit into the memory less a margin. What others hold is all that was in use when none of our runs was there,
+//! and at least what is in use beyond what is reserved; so runs that have not allocated yet what is reserved for them
+//! do not hide it.
+//!
+//! A GPU where no run is takes one that fits beside other programs; where it does not, another GPU may do, or the others
+//! are waited for. One that needs more than the device ever has is started there all the same: the estimate may be wrong,
+//! and a run that is too large fails by itself rather than wait for ever. A CPU where no run is takes any, since the
+//! memory of other programs can be reclaimed or swapped.
 //!
 //! Whoever takes a slot writes its need into the file that it holds, *then* sums up what all held files say, and lets go
 //! again where that is too much. Of two who do so at once, the one that sums up later sees what both wrote: both may let
@@ -53,13 +58,15 @@ pub struct Slot {
     pub id: String,
     /// CPU threads that may compute.
     pub threads: usize,
+    /// Whether runs, of whichever sweep, were on the device when it was taken.
+    pub company: bool,
     locks: Vec<Lock>,
 }
 
 impl Slot {
     /// A slot that no lock stands behind: for executors and tests that share out devices by other means.
     pub fn unlocked(device: &str, threads: usize) -> Self {
-        Self { device: device.into(), id: device.into(), threads, locks: Vec::new() }
+        Self { device: device.into(), id: device.into(), threads, company: false, locks: Vec::new() }
     }
 
     /// Whether programs that are started now hold the slot as well, until they end.
@@ -82,7 +89,36 @@ pub struct Need {
 /// The bytes of a device that runs may take: all but a twentieth, which is left to what nobody reckons with. `None` where
 /// its memory is not known: then a GPU is for one run at a time, and memory is no limit on a CPU.
 pub fn usable_memory(device: &DeviceInfo) -> Option<u64> {
-    device.memory_total.map(|total| total - total / 20)
+    device.memory_total.map(|total| total - margin(device))
+}
+
+/// Bytes of a device that are left to what nobody reckons with, such as its driver.
+fn margin(device: &DeviceInfo) -> u64 {
+    device.memory_total.unwrap_or(0) / 20
+}
+
+/// Why nothing was to be had of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What it lacks.
+    pub lack: Lack,
+    /// The runs that are there, of all sweeps.
+    pub runs: Vec<RunId>,
+    /// Bytes that another run could have there; `None` where memory is no limit, or not known.
+    pub free: Option<u64>,
+    /// Bytes that programs other than runs hold, as far as can be told.
+    pub others: u64,
+}
+
+/// What may be missing on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// A core of a CPU, or a place on a GPU.
+    Place,
+    /// Memory.
+    Memory,
+    /// Nothing may be, but it is the turn of another sweep.
+    Turn,
 }
 
 /// What stands in a held file.
@@ -91,6 +127,9 @@ struct Reservation {
     run: RunId,
     /// Of a run with several cores these stand in one file, and 0 in the others.
     bytes: u64,
+    /// Bytes that other programs held when it was taken.
+    #[serde(default)]
+    others: u64,
 }
 
 /// The slots of one root.
@@ -109,9 +148,12 @@ impl Slots {
     }
 
     /// Takes a slot on `device`, whose free memory should be as of now: on a CPU as many cores as are free, at most those
-    /// asked for. `None` where there is no place, where memory does not suffice, or where it is another process's turn;
-    /// then ask again soon, or [`pass`](Self::pass).
-    pub fn take(&mut self, device: &DeviceInfo, need: Need) -> Result<Option<Slot>> {
+    /// asked for. Who is refused keeps the device's turn, if it has it, until it [`pass`](Self::pass)es.
+    ///
+    /// # Errors
+    ///
+    /// Where the lock files cannot be read or written.
+    pub fn take(&mut self, device: &DeviceInfo, need: Need) -> Result<Result<Slot, Refusal>> {
         let path = self.folder.join(format!("{}.turn", file_stem(&device.id)));
         let turn = match self.turns.remove(&device.id) {
             Some(turn) => Some(turn),
@@ -120,21 +162,21 @@ impl Slots {
         match &turn {
             // Shows those who wait behind us that we are still waiting. Where it cannot be shown, they come first.
             Some(turn) => drop(turn.touch()),
-            None if !self.is_passed(&device.id, &path) => return Ok(None),
+            None if !self.is_passed(&device.id, &path) => {
+                return Ok(Err(self.reserved(device, &[])?.refusal(device, Lack::Turn)));
+            }
             None => {}
         }
-        let locks = self.reserve(device, need)?;
-        if locks.is_empty() {
+        let taken = self.reserve(device, need)?;
+        if taken.is_err() {
             self.turns.extend(turn.map(|turn| (device.id.clone(), turn)));
-            return Ok(None);
         }
-        let threads = if is_cpu(device) { locks.len() } else { need.threads };
-        Ok(Some(Slot { device: device.name.clone(), id: device.id.clone(), threads, locks }))
+        Ok(taken)
     }
 
-    /// Lets others take their turn: call it when no run waits for a slot any more.
-    pub fn pass(&mut self) {
-        self.turns.clear();
+    /// Lets others take their turn on all devices but those with the ids that are `kept`, where a run still waits.
+    pub fn pass(&mut self, kept: &[&str]) {
+        self.turns.retain(|id, _| kept.contains(&id.as_str()));
     }
 
     /// Whether the turn of another process has not been asked for since we first saw it so, long enough ago.
@@ -147,31 +189,49 @@ impl Slots {
         now - *since >= PATIENCE
     }
 
-    /// Places on a device with the need written into them; none where it does not fit.
-    fn reserve(&self, device: &DeviceInfo, need: Need) -> Result<Vec<Lock>> {
+    /// Places on a device with the need written into them.
+    fn reserve(&self, device: &DeviceInfo, need: Need) -> Result<Result<Slot, Refusal>> {
         // Who does not fit is not to stand there for an instant each time that it asks.
-        if !self.reserved(device, &[])?.leaves_room(device, need.bytes) {
-            return Ok(Vec::new());
+        let before = self.reserved(device, &[])?;
+        if !before.leaves_room(device, need.bytes) {
+            return Ok(Err(before.refusal(device, Lack::Memory)));
         }
         let locks = self.free_places(device, need.threads)?;
-        let mut bytes = need.bytes;
+        if locks.is_empty() {
+            return Ok(Err(before.refusal(device, Lack::Place)));
+        }
+        let (mut bytes, others) = (need.bytes, before.others(device));
         for lock in &locks {
-            let reservation = Reservation { run: need.run, bytes: std::mem::take(&mut bytes) };
+            let reservation = Reservation { run: need.run, bytes: std::mem::take(&mut bytes), others };
             let text = serde_json::to_string(&reservation).doing(Exit::Unexpected, || "reserving memory".into())?;
             // Where the disk is full, the file is left empty: others then come when we have gone.
             let _ = lock.note(&text);
         }
-        let fits = self.reserved(device, &locks)?.leaves_room(device, need.bytes);
-        Ok(if fits { locks } else { Vec::new() })
+        let beside = self.reserved(device, &locks)?;
+        if !beside.leaves_room(device, need.bytes) {
+            return Ok(Err(beside.refusal(device, Lack::Memory)));
+        }
+        let threads = if is_cpu(device) { locks.len() } else { need.threads };
+        let (company, id) = (beside.places > 0, device.id.clone());
+        Ok(Ok(Slot { device: device.name.clone(), id, threads, company, locks }))
     }
 
     /// What is reserved on a device by others than `ours`.
     fn reserved(&self, device: &DeviceInfo, ours: &[Lock]) -> Result<Reserved> {
-        let mut reserved = Reserved { places: 0, bytes: Some(0) };
+        let mut reserved = Reserved { places: 0, bytes: Some(0), others: 0, runs: Vec::new() };
         for held in held(&self.folder, |id| id == device.id)? {
-            if ours.iter().all(|lock| lock.path() != held.path) {
-                reserved.places += 1;
-                reserved.bytes = reserved.bytes.zip(held.reservation).map(|(sum, r)| sum.saturating_add(r.bytes));
+            if ours.iter().any(|lock| lock.path() == held.path) {
+                continue;
+            }
+            reserved.places += 1;
+            let Some(said) = held.reservation else {
+                reserved.bytes = None;
+                continue;
+            };
+            reserved.bytes = reserved.bytes.map(|sum| sum.saturating_add(said.bytes));
+            reserved.others = reserved.others.max(said.others);
+            if !reserved.runs.contains(&said.run) {
+                reserved.runs.push(said.run);
             }
         }
         Ok(reserved)
@@ -198,25 +258,51 @@ impl Slots {
     }
 }
 
-/// What others have reserved on a device.
+/// What other runs have reserved on a device.
 struct Reserved {
     /// Files that are held.
     places: usize,
     /// What they say together; `None` where one says nothing.
     bytes: Option<u64>,
+    /// The most that other programs held when one was taken.
+    others: u64,
+    /// For whom they are held.
+    runs: Vec<RunId>,
 }
 
 impl Reserved {
     /// Whether a run that needs `bytes` may come beside them.
     fn leaves_room(&self, device: &DeviceInfo, bytes: u64) -> bool {
-        if self.places == 0 {
-            return true;
-        }
-        let (Some(total), Some(usable)) = (device.memory_total, usable_memory(device)) else {
-            return is_cpu(device) && self.bytes.unwrap_or(0).saturating_add(bytes) < u64::MAX;
+        let is_alone = self.places == 0;
+        let Some(usable) = usable_memory(device) else {
+            let is_said = self.bytes.is_some_and(|reserved| reserved.saturating_add(bytes) < u64::MAX);
+            return is_alone || is_cpu(device) && is_said;
         };
-        let in_use = total.saturating_sub(device.memory_free.unwrap_or(total));
-        self.bytes.is_some_and(|reserved| reserved.max(in_use).saturating_add(bytes) <= usable)
+        if is_alone {
+            let is_oversize = bytes > usable;
+            return is_cpu(device) || is_oversize || self.others(device) <= margin(device) || self.fits(device, bytes);
+        }
+        self.fits(device, bytes)
+    }
+
+    fn fits(&self, device: &DeviceInfo, bytes: u64) -> bool {
+        self.free(device).is_some_and(|free| bytes <= free)
+    }
+
+    /// What is left of the memory that runs may take; `None` where that is not known.
+    fn free(&self, device: &DeviceInfo) -> Option<u64> {
+        let taken = self.bytes?.saturating_add(self.others(device));
+        usable_memory(device).map(|usable| usable.saturating_sub(taken))
+    }
+
+    /// What programs other than runs hold now. Of what they once held it is no more than what is in use at all.
+    fn others(&self, device: &DeviceInfo) -> u64 {
+        let in_use = device.memory_total.zip(device.memory_free).map_or(0, |(total, free)| total.saturating_sub(free));
+        in_use.saturating_sub(self.bytes.unwrap_or(0)).max(self.others.min(in_use))
+    }
+
+    fn refusal(self, device: &DeviceInfo, lack: Lack) -> Refusal {
+        Refusal { lack, free: self.free(device), others: self.others(device), runs: self.runs }
     }
 }
 

@@ -7,15 +7,15 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    fs,
-    io::ErrorKind,
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     time::{Duration, Instant},
 };
 
 use super::{
-    PlannedRun, Reason, Summary,
+    PlannedRun, Summary,
+    attempts::{known_attempt, last_attempt, spend},
     cancels::Cancels,
+    every::Every,
     here::Here,
     queue::{Action, Input, Queue, Standing},
     signals::{self, Signals},
@@ -23,9 +23,9 @@ use super::{
 };
 use crate::{
     base::{
-        Context, Error, Exit, Result, RunId, checkpoints, clock,
+        Error, Result, RunId, checkpoints, clock,
         files::{self, Lock},
-        folders::{Root, RunFolder},
+        folders::Root,
         lease::{Holder, Sight, Watch},
     },
     event::{Note, Observer, Progress, RunState},
@@ -200,10 +200,8 @@ impl Dispatcher<'_> {
     }
 
     fn tick(&mut self) -> Result<()> {
-        let waits = self.feed(Input::Tick)?;
-        if !waits {
-            self.slots.pass();
-        }
+        self.feed(Input::Tick)?;
+        self.here.pass(&mut self.slots, self.queue.awaited(self.begun.elapsed()));
         self.observer.see(&Progress::Tick);
         Ok(())
     }
@@ -229,7 +227,7 @@ impl Dispatcher<'_> {
     fn learn_from(&mut self, run: &RunId) -> Result<()> {
         let attempt = self.known.get(run).copied().unwrap_or(0);
         match exec::peak_of_done(&self.root.run(run), attempt) {
-            Some(bytes) => self.feed(Input::Measured { run: *run, bytes }).map(drop),
+            Some(bytes) => self.feed(Input::Measured { run: *run, bytes }),
             None => Ok(()),
         }
     }
@@ -309,19 +307,17 @@ impl Dispatcher<'_> {
         format!("{} s", self.leases.period().as_secs_f64())
     }
 
-    /// Tells the queue what happened, does what it says, tells it what came of that, and so on. Returns whether a run
-    /// waits for a slot that others hold.
-    fn feed(&mut self, input: Input) -> Result<bool> {
+    /// Tells the queue what happened, does what it says, tells it what came of that, and so on.
+    fn feed(&mut self, input: Input) -> Result<()> {
         self.here.look_again();
         let mut inputs = VecDeque::from([input]);
-        let mut waits = false;
         while let Some(input) = inputs.pop_front() {
-            waits |= matches!(input, Input::Busy { .. });
             for action in self.queue.step(self.begun.elapsed(), input) {
                 inputs.extend(self.perform(action)?);
             }
+            self.here.free().into_iter().for_each(|free| inputs.push_front(Input::Free(free)));
         }
-        Ok(waits)
+        Ok(())
     }
 
     fn perform(&mut self, action: Action) -> Result<Vec<Input>> {
@@ -361,7 +357,10 @@ impl Dispatcher<'_> {
             let state = if seize.is_some() { self.without_its_worker(&run)? } else { self.catch_up(&run)? };
             return Ok(Input::Settled { run, state });
         }
-        let Some(slot) = self.here.take(&mut self.slots, device, need)? else { return Ok(Input::Busy { run }) };
+        let slot = match self.here.take(&mut self.slots, device, need)? {
+            Ok(slot) => slot,
+            Err(refusal) => return Ok(Input::Busy { run, refusal }),
+        };
         let job = Job { run, root: self.root.clone(), attempt: last + 1, seize };
         self.known.insert(run, job.attempt);
         let begun = self.freeze(&run).and_then(|()| self.executor.start(&job, &slot, &self.sender));
@@ -371,10 +370,10 @@ impl Dispatcher<'_> {
                 return Ok(Input::Ended { run, ended: exec::ended(&folder, job.attempt, || Failure::from(&error)) });
             }
         };
-        let threads = slot.threads;
+        let (threads, company) = (slot.threads, slot.company);
         self.observer.see(&Progress::Started { run, attempt: job.attempt, slot: slot.device.clone(), threads });
         self.active.insert(run, Active { handle, seizes: job.seize, stale: false, _slot: slot });
-        Ok(Input::Granted { run, threads })
+        Ok(Input::Granted { run, threads, company })
     }
 
     /// Before our first attempt at a run: brings the config in its folder up to the plan. While nobody has begun the run
@@ -438,61 +437,5 @@ impl Dispatcher<'_> {
             self.index_error = Some(error);
         }
         None
-    }
-}
-
-/// A run that was new when it was planned had no attempt then: one that it has now is another process's.
-fn known_attempt(run: &PlannedRun, root: &Root) -> Result<u32> {
-    match run.reason {
-        Reason::New => Ok(0),
-        _ => last_attempt(&root.run(&run.frozen.id)),
-    }
-}
-
-/// The number of the last attempt that has a folder; 0 where there is none.
-fn last_attempt(folder: &RunFolder) -> Result<u32> {
-    Ok(folder.attempts()?.last().copied().unwrap_or(0))
-}
-
-/// Sees to it that the number of an attempt that is given up is not given to another: where its worker died before it
-/// made the attempt's folder, or could not be started, makes it. `false` where another process has taken the run up.
-///
-/// Not done before a worker is started: a folder without a worker that holds the run tells other schedulers that this
-/// attempt is over, and they would begin the next one.
-fn spend(folder: &RunFolder, attempt: u32) -> Result<bool> {
-    let path = folder.attempt(attempt);
-    if path.exists() {
-        return Ok(true);
-    }
-    let Some(_lock) = Lock::try_take(&folder.lock())? else { return Ok(false) };
-    match fs::create_dir(&path) {
-        Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(false),
-        made => made.map(|()| true).doing(Exit::Store, || format!("making {}", path.display())),
-    }
-}
-
-/// Something to do every so often.
-struct Every {
-    period: Duration,
-    next: Instant,
-}
-
-impl Every {
-    /// Due at once, then after every `period`.
-    fn new(period: Duration) -> Self {
-        Self { period, next: Instant::now() }
-    }
-
-    fn is_due(&mut self) -> bool {
-        let now = Instant::now();
-        let due = now >= self.next;
-        if due {
-            self.next = now + self.period;
-        }
-        due
-    }
-
-    fn left(&self) -> Duration {
-        self.next.saturating_duration_since(Instant::now())
     }
 }

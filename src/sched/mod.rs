@@ -1,8 +1,10 @@
 //! From the points of a sweep to trained runs: what is to be done and why ([`plan`]), in which order and what then
 //! (`queue`, pure), and the one loop that does it ([`dispatch`]).
 
+mod attempts;
 mod cancels;
 mod dispatch;
+mod every;
 mod here;
 mod needs;
 mod plan;

@@ -7,7 +7,11 @@ use super::{
     needs::Needs,
     queue::{Standing, Task},
 };
-use crate::{event::RunState, exec::device, spec::RunConfig};
+use crate::{
+    event::RunState,
+    exec::device,
+    spec::{RunConfig, identity::FrozenRun},
+};
 
 /// A planned run as the queue sees it.
 pub fn task(run: &PlannedRun, options: &Options) -> Task {
@@ -29,11 +33,12 @@ pub fn task(run: &PlannedRun, options: &Options) -> Task {
     }
 }
 
-/// What a run needs of its device's memory, as far as its config tells.
-fn bytes(run: &PlannedRun) -> u64 {
-    match device::kind(&run.frozen.config.run.device) {
-        "cpu" => run.cost.process_bytes(),
-        _ => run.cost.bytes + device::CONTEXT_BYTES,
+/// What a run needs of its device's memory with one thread, two, and so on, as far as its config tells.
+fn bytes(run: &PlannedRun) -> Vec<u64> {
+    let FrozenRun { config, vocab_size, .. } = &run.frozen;
+    match device::kind(&config.run.device) {
+        "cpu" => (1..=device::cores()).map(|threads| run.cost.process_bytes(config, *vocab_size, threads)).collect(),
+        _ => vec![run.cost.bytes + device::CONTEXT_BYTES],
     }
 }
 

@@ -97,6 +97,9 @@ impl Queue {
 
     pub(super) fn ended(&mut self, now: Duration, run: RunId, ended: Ended, actions: &mut Vec<Action>) {
         self.judge_device(now, run, &ended, actions);
+        if let Some(share) = self.entry(run).and_then(|entry| entry.share()) {
+            self.places[share.place].wait.end();
+        }
         let halted = self.halt != Halt::No;
         let Some(entry) = self.entry(run).filter(|entry| entry.share().is_some()) else { return };
         let asked = halted || entry.is_cancelled();

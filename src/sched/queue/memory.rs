@@ -14,19 +14,20 @@ pub struct Correction {
 }
 
 impl Correction {
-    /// The bytes that a run needs, as far as is known by now.
-    pub fn need(&self, task: &Task) -> u64 {
+    /// The bytes that a run needs with so many threads, as far as is known by now.
+    pub fn need(&self, task: &Task, threads: usize) -> u64 {
         let factor = self.factors.get(kind(&task.device)).copied().unwrap_or(1.0);
-        (task.bytes as f64 * factor) as u64
+        (task.bytes(threads) as f64 * factor) as u64
     }
 
-    /// A run needed so many bytes. The first counts whichever way the estimate was wrong; those after it only where they
-    /// needed yet more, since what suffices for one run may not for the next.
-    fn learn(&mut self, task: &Task, bytes: u64) {
-        if bytes == 0 || task.bytes == 0 {
+    /// A run needed so many bytes with so many threads. The first counts whichever way the estimate was wrong; those after
+    /// it only where they needed yet more, since what suffices for one run may not for the next.
+    fn learn(&mut self, task: &Task, threads: usize, bytes: u64) {
+        let estimated = task.bytes(threads);
+        if bytes == 0 || estimated == 0 {
             return;
         }
-        let found = bytes as f64 / task.bytes as f64;
+        let found = bytes as f64 / estimated as f64;
         let factor = self.factors.entry(kind(&task.device).to_owned()).or_insert(found);
         *factor = factor.max(found);
     }
@@ -58,15 +59,17 @@ impl Queue {
     /// A run that is done needed so many bytes: that counts for all that have not been started. Tells the person where
     /// another number of them goes side by side by that.
     pub(super) fn measured(&mut self, run: RunId, bytes: u64, actions: &mut Vec<Action>) {
-        let Some(task) = self.entry(run).map(|entry| entry.task.clone()) else { return };
+        let Some(entry) = self.entry(run) else { return };
+        // How many it had before the sweep began is not known: with one the others are not given too little.
+        let (task, threads) = (entry.task.clone(), entry.share().map_or(1, |share| share.threads));
         let alike = |task: &Task, other: &Task| kind(&task.device) == kind(&other.device);
         let mut waiting = self.order.iter().map(|&at| &self.entries[at]);
         let next =
             waiting.find(|entry| entry.is_waiting() && alike(&entry.task, &task)).map(|entry| entry.task.clone());
-        let before = next.as_ref().map(|next| self.correction.need(next));
-        self.correction.learn(&task, bytes);
+        let before = next.as_ref().map(|next| self.correction.need(next, 1));
+        self.correction.learn(&task, threads, bytes);
         let (Some(next), Some(before)) = (next, before) else { return };
-        let after = self.correction.need(&next);
+        let after = self.correction.need(&next, 1);
         let Some(place) = self.places.iter().find(|place| place.fits(&next) && !place.aside) else { return };
         let (were, are) = (place.fit(before), place.fit(after));
         if were != are {

@@ -10,7 +10,8 @@
 //!     └──Settled: unfinished── Elsewhere ◄─┘ ──Settled: done, failed──► Ended
 //! ```
 //!
-//! Here is what is started; [`ends`] has how it comes to an end, [`place`] the devices, [`memory`] what runs need of theirs.
+//! Here is what is started; [`ends`] has how it comes to an end, [`place`] the devices, [`memory`] what runs need of theirs,
+//! [`waits`] how those are waited for that others hold.
 //!
 //! A run that comes next and lacks nothing but memory holds the device back: nothing after it is started there until it
 //! fits, or is alone. Otherwise small runs would keep a large one waiting to the end of the sweep, where it would be left
@@ -19,8 +20,13 @@
 mod ends;
 mod memory;
 mod place;
+mod waits;
 
-use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::BTreeMap,
+    time::Duration,
+};
 
 use self::{
     memory::Correction,
@@ -30,7 +36,7 @@ use super::{Summary, needs::Needs};
 use crate::{
     base::RunId,
     event::{CANCELLED, RunState},
-    exec::{Ended, device::DeviceInfo},
+    exec::{Ended, device::DeviceInfo, slots::Refusal},
 };
 
 /// A run to be seen to.
@@ -42,8 +48,9 @@ pub struct Task {
     pub device: String,
     /// What is left to compute, in floating-point operations: longer runs are started earlier.
     pub flops: f64,
-    /// Bytes of its device's memory that it needs by its config.
-    pub bytes: u64,
+    /// Bytes of its device's memory that it needs by its config with one thread, with two, and so on; with more threads
+    /// than are listed as many as with the last.
+    pub bytes: Vec<u64>,
     /// How often it is started again when its worker died.
     pub retries: u32,
     /// How long one attempt may take.
@@ -52,6 +59,13 @@ pub struct Task {
     pub from: Option<u64>,
     /// What it needs of memory: where less did not suffice, it is skipped. `None` where it is tried in any case.
     pub needs: Option<Needs>,
+}
+
+impl Task {
+    /// Bytes that it needs by its config with so many threads.
+    fn bytes(&self, threads: usize) -> u64 {
+        self.bytes.get(threads.saturating_sub(1)).or(self.bytes.last()).copied().unwrap_or(0)
+    }
 }
 
 /// Where a run stands in the queue.
@@ -94,10 +108,12 @@ pub enum Input {
     Tick,
     /// A person, or the system, asks us to stop.
     Signal,
-    /// A start was carried out, with that many threads.
-    Granted { run: RunId, threads: usize },
+    /// So many bytes of each device are free now, where known; the devices in their order.
+    Free(Vec<Option<u64>>),
+    /// A start was carried out, with that many threads, in `company` of other runs on the device.
+    Granted { run: RunId, threads: usize, company: bool },
     /// It was not: others hold too much of the device.
-    Busy { run: RunId },
+    Busy { run: RunId, refusal: Refusal },
     /// It was not: another process trains the run.
     Elsewhere { run: RunId },
     /// The run's worker is gone, or could not be started.
@@ -147,7 +163,7 @@ struct Entry {
     deaths: u32,
     /// Whether a person cancelled it.
     cancelled: Stopping,
-    /// Whether another run of ours was on its device with it.
+    /// Whether another run was on its device with it: one of ours, or of another sweep that came before it.
     had_company: bool,
     /// Whether it is to have its device for itself.
     alone: bool,
@@ -208,7 +224,8 @@ impl Queue {
         if let Some(cpu) = places.first_mut() {
             let ended = |entry: &&Entry| matches!(entry.standing, Standing::Ended(_));
             let runs = entries.iter().filter(|entry| cpu.fits(&entry.task) && !ended(entry)).count();
-            cpu.jobs = jobs.unwrap_or(cpu.threads).min(runs).clamp(1, cpu.threads);
+            let cores = cpu.jobs;
+            cpu.jobs = jobs.unwrap_or(cores).min(runs).clamp(1, cores);
         }
         let side_by_side = places.len() > 1 || places.iter().any(|place| place.jobs > 1);
         let mut order: Vec<usize> = (0..entries.len()).collect();
@@ -232,7 +249,7 @@ impl Queue {
     pub fn curbed(&self, asked: Option<usize>) -> Option<String> {
         let cpu = self.places.first()?;
         let asked = asked.filter(|&asked| asked > cpu.jobs && self.waiting_for(cpu) > 0)?;
-        let bound = if cpu.jobs == cpu.threads { "cores" } else { "runs to train on the CPU" };
+        let bound = if Some(cpu.jobs) == cpu.cores { "cores" } else { "runs to train on the CPU" };
         Some(format!("{asked} jobs are more than there are {bound}: {} at a time", cpu.jobs))
     }
 
@@ -242,12 +259,15 @@ impl Queue {
         let mut actions = Vec::new();
         match input {
             Input::Tick => {
-                self.places.iter_mut().for_each(|place| place.busy = false);
+                self.places.iter_mut().for_each(|place| place.wait.tick(now));
                 self.check_times(now, &mut actions);
             }
             Input::Signal => self.signal(&mut actions),
-            Input::Granted { run, threads } => self.granted(now, run, threads, &mut actions),
-            Input::Busy { run } => self.busy(now, run, &mut actions),
+            Input::Free(free) => {
+                self.places.iter_mut().zip(free).for_each(|(place, free)| place.free = free);
+            }
+            Input::Granted { run, threads, company } => self.granted(now, run, threads, company, &mut actions),
+            Input::Busy { run, refusal } => self.busy(now, run, refusal, &mut actions),
             Input::Elsewhere { run } => self.elsewhere(run, &mut actions),
             Input::Ended { run, ended } => self.ended(now, run, ended, &mut actions),
             Input::Measured { run, bytes } => self.measured(run, bytes, &mut actions),
@@ -297,7 +317,15 @@ impl Queue {
         summary
     }
 
-    /// Starts what there is room for, on the device with the fewest runs.
+    /// The devices that others hold and that a run waits for all the same.
+    pub fn awaited(&self, now: Duration) -> impl Iterator<Item = &str> {
+        let could = move |entry: &&Entry| matches!(entry.standing, Standing::Waiting(from) if from <= now);
+        let waits = move |place: &&Place| self.entries.iter().filter(could).any(|entry| place.fits(&entry.task));
+        let places = self.places.iter().filter(|place| self.halt == Halt::No && place.wait.is_on() && !place.aside);
+        places.filter(waits).map(|place| place.device.as_str())
+    }
+
+    /// Starts what there is room for, on the device with the fewest runs; of equals, on that with the most free memory.
     fn fill(&mut self, now: Duration, actions: &mut Vec<Action>) {
         let mut loads = self.loads();
         let mut waiting: Vec<usize> = self.places.iter().map(|place| self.waiting_for(place)).collect();
@@ -307,11 +335,12 @@ impl Queue {
             if !matches!(entry.standing, Standing::Waiting(from) if from <= now) {
                 continue;
             }
-            let bytes = if entry.alone { u64::MAX } else { self.correction.need(&entry.task) };
+            let need = |threads| self.correction.need(&entry.task, threads);
+            let bytes = if entry.alone { u64::MAX } else { need(1) };
             let might = |at: &usize| self.places[*at].fits(&entry.task) && !held_back[*at];
             let all = 0..self.places.len();
             let has_room = all.clone().filter(might).filter(|&at| self.places[at].has_room(&loads[at], bytes));
-            let Some(at) = has_room.min_by_key(|&at| loads[at].jobs) else {
+            let Some(at) = has_room.min_by_key(|&at| (loads[at].jobs, Reverse(self.places[at].free))) else {
                 let lacks_memory = all.filter(might).filter(|&at| self.places[at].lacks_memory(&loads[at], bytes));
                 if let Some(at) = lacks_memory.min_by_key(|&at| loads[at].bytes) {
                     held_back[at] = true;
@@ -319,9 +348,10 @@ impl Queue {
                 continue;
             };
             let place = &self.places[at];
-            let share = Share { place: at, threads: place.portion(&loads[at], waiting[at], bytes), bytes };
+            let threads = place.portion(&loads[at], if entry.alone { 1 } else { waiting[at] }, need);
+            let share = Share { place: at, threads, bytes: if entry.alone { u64::MAX } else { need(threads) } };
             let (run, device) = (entry.task.run, place.device.clone());
-            actions.push(Action::Start { run, device, threads: share.threads, bytes });
+            actions.push(Action::Start { run, device, threads, bytes: share.bytes });
             entry.standing = Standing::Starting(share);
             waiting[at] -= 1;
             loads[at].add(share);
@@ -369,31 +399,33 @@ impl Queue {
         }
     }
 
-    fn granted(&mut self, now: Duration, run: RunId, threads: usize, actions: &mut Vec<Action>) {
+    fn granted(&mut self, now: Duration, run: RunId, threads: usize, company: bool, actions: &mut Vec<Action>) {
         actions.extend(self.halting(run));
         let Some(entry) = self.entry(run) else { return };
         if let Standing::Starting(share) = entry.standing {
             let share = Share { threads, ..share };
             entry.standing = Standing::Running { share, since: now, overdue: Stopping::No };
-            entry.had_company = false;
+            entry.had_company = company;
             if entry.is_cancelled() {
                 entry.cancelled = Stopping::Asked(now);
                 actions.push(Action::Stop { run });
             }
+            self.places[share.place].wait.end();
             self.note_company(share.place);
         }
     }
 
-    fn busy(&mut self, now: Duration, run: RunId, actions: &mut Vec<Action>) {
+    fn busy(&mut self, now: Duration, run: RunId, mut refusal: Refusal, actions: &mut Vec<Action>) {
         let Some(entry) = self.entry(run) else { return };
-        if let Standing::Starting(share) = entry.standing {
-            entry.standing = Standing::Waiting(now);
-            let is_cancelled = entry.is_cancelled();
-            self.places[share.place].busy = true;
-            if is_cancelled {
-                self.leave(run, actions);
-            }
+        let Standing::Starting(share) = entry.standing else { return };
+        entry.standing = Standing::Waiting(now);
+        if entry.is_cancelled() {
+            self.leave(run, actions);
         }
+        refusal.runs.retain(|run| !self.index.contains_key(run));
+        let place = &mut self.places[share.place];
+        place.wait.refuse(now);
+        actions.extend(place.wait.word(now, run, share.bytes, &place.device, refusal).map(Action::Say));
     }
 
     fn elsewhere(&mut self, run: RunId, actions: &mut Vec<Action>) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Task;
+use super::{Task, waits::Wait};
 use crate::{
     base::RunId,
     exec::{
@@ -33,14 +33,16 @@ pub struct Share {
 pub struct Place {
     /// `cpu`, `cuda:1`.
     pub device: String,
-    /// Threads that may compute on it at once.
-    pub threads: usize,
+    /// Cores of a CPU; a GPU has none to share out.
+    pub cores: Option<usize>,
     /// Runs that may be on it at once.
     pub jobs: usize,
     /// Bytes that runs side by side may take together, where that is a limit. A run alone may try with more.
     memory: Option<u64>,
-    /// Others hold so much of it that a run of ours found no place, as far as we know; asked again at the next tick.
-    pub busy: bool,
+    /// Bytes that were free when that was last looked at, where known. Only a hint: the slots know.
+    pub free: Option<u64>,
+    /// Others hold too much of it, as far as we know.
+    pub wait: Wait,
     /// Nothing is started on it any more.
     pub aside: bool,
     /// The runs that failed on it at once, since one did well.
@@ -51,13 +53,14 @@ impl Place {
     /// A device. A CPU computes with all its cores, a run on a GPU with one thread beside it; a GPU is for one run at a time
     /// where its memory is not known.
     pub fn new(info: &DeviceInfo) -> Self {
-        let memory = usable_memory(info);
-        let threads = match info.cores {
-            Some(cores) => cores.max(1),
-            None => memory.map_or(1, |_| PLACES),
+        let (memory, cores) = (usable_memory(info), info.cores.map(|cores| cores.max(1)));
+        let jobs = match (cores, memory) {
+            (Some(cores), _) => cores,
+            (None, Some(_)) => PLACES,
+            (None, None) => 1,
         };
-        let device = info.name.clone();
-        Self { device, threads, jobs: threads, memory, busy: false, aside: false, failed: Vec::new() }
+        let (device, free, wait) = (info.name.clone(), info.memory_free, Wait::default());
+        Self { device, cores, jobs, memory, free, wait, aside: false, failed: Vec::new() }
     }
 
     /// Whether it is what a run asks for.
@@ -65,19 +68,20 @@ impl Place {
         task.device == self.device || task.device == kind(&self.device)
     }
 
-    /// Threads for the next of `waiting` runs, which needs so many bytes: an equal part of the device; for the last runs,
-    /// or for those that its memory still holds where these are fewer, an equal part of what is idle, the earlier and
-    /// longer ones first where it does not come out even.
-    pub fn portion(&self, load: &Load, waiting: usize, bytes: u64) -> usize {
-        if !self.is_cpu() {
-            return 1;
-        }
-        let (free, open) = (self.threads - load.threads, self.jobs - load.jobs);
+    /// Threads for the next of `waiting` runs, which needs so many bytes with each number of them: an equal part of the
+    /// device; for the last runs, or for those that its memory still holds where these are fewer, an equal part of what is
+    /// idle, the earlier and longer ones first where it does not come out even. Fewer where otherwise those runs would not
+    /// fit beside each other, or one alone not at all.
+    pub fn portion(&self, load: &Load, waiting: usize, need: impl Fn(usize) -> u64) -> usize {
+        let Some(cores) = self.cores else { return 1 };
+        let (free, open) = (cores - load.threads, self.jobs - load.jobs);
         let left = self.memory.map_or(u64::MAX, |memory| memory.saturating_sub(load.bytes));
-        let fit = usize::try_from(left / bytes.max(1)).unwrap_or(usize::MAX).max(1);
-        let next = waiting.min(fit);
+        let fit = usize::try_from(left / need(1).max(1)).unwrap_or(usize::MAX).max(1);
+        let next = waiting.min(fit).min(open);
         let idle = if waiting <= open || fit < open { free.div_ceil(next) } else { 0 };
-        idle.max(self.threads / self.jobs).min(free)
+        let most = idle.max(cores / self.jobs).min(free);
+        let all_fit = |threads: &usize| need(*threads).saturating_mul(next as u64) <= left;
+        (2..=most).rev().find(all_fit).unwrap_or(1)
     }
 
     /// Whether a run of that need can be started on it, with that load.
@@ -91,7 +95,8 @@ impl Place {
     }
 
     fn is_open(&self, load: &Load) -> bool {
-        !self.busy && !self.aside && load.jobs < self.jobs && load.threads < self.threads
+        let has_core = self.cores.is_none_or(|cores| load.threads < cores);
+        has_core && load.jobs < self.jobs && !self.aside && !self.wait.is_paused()
     }
 
     fn has_memory(&self, load: &Load, bytes: u64) -> bool {

@@ -50,10 +50,13 @@ fn a_run_that_is_cancelled_while_it_starts_is_stopped_or_does_not_start() {
     assert_eq!(q.step(seconds(0.0), Input::Tick).len(), 2);
     assert_eq!(q.step(seconds(0.0), Input::Cancelled { run: id(0) }), []);
     assert_eq!(q.step(seconds(0.0), Input::Cancelled { run: id(1) }), []);
-    assert_eq!(q.step(seconds(2.0), Input::Granted { run: id(0), threads: 1 }), [Action::Stop { run: id(0) }]);
+    assert_eq!(
+        q.step(seconds(2.0), Input::Granted { run: id(0), threads: 1, company: false }),
+        [Action::Stop { run: id(0) }]
+    );
     assert_eq!(tell(&mut q, 4.9, Input::Tick).1, [], "it has its time to write a checkpoint");
     assert_eq!(tell(&mut q, 5.0, Input::Tick).1, [Action::Kill { run: id(0) }]);
-    assert_eq!(q.step(seconds(5.0), Input::Busy { run: id(1) }), [report(1, cancelled())]);
+    assert_eq!(q.step(seconds(5.0), busy(id(1))), [report(1, cancelled())]);
 }
 
 #[test]
@@ -139,7 +142,7 @@ fn place(queue: &mut Queue, at: f64, input: Input) -> (Vec<String>, Vec<String>)
             match action {
                 Action::Start { run, device, threads, .. } => {
                     started.push(format!("{} on {device}", run.0[0]));
-                    inputs.push(Input::Granted { run, threads });
+                    inputs.push(Input::Granted { run, threads, company: false });
                 }
                 Action::Say(what) => said.push(what),
                 _ => {}

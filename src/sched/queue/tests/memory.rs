@@ -13,7 +13,7 @@ fn hundred(cores: usize, gpus: &[&str]) -> Vec<DeviceInfo> {
 fn runs(wishes: &[(&str, u64)]) -> Vec<(Task, Standing)> {
     let run = |(n, &(device, bytes)): (usize, &(&str, u64))| {
         let (task, standing) = task(n, device, 1.0);
-        (Task { bytes, ..task }, standing)
+        (Task { bytes: vec![bytes], ..task }, standing)
     };
     wishes.iter().enumerate().map(run).collect()
 }
@@ -26,7 +26,7 @@ fn place(queue: &mut Queue, input: Input) -> (Vec<String>, Vec<String>) {
             match action {
                 Action::Start { run, device, threads, bytes } => {
                     started.push(format!("{} on {device}: {threads}, {bytes}", run.0[0]));
-                    inputs.push(Input::Granted { run, threads });
+                    inputs.push(Input::Granted { run, threads, company: false });
                 }
                 Action::Say(what) => said.push(what),
                 _ => {}
@@ -151,4 +151,60 @@ fn a_run_that_ran_out_of_memory_beside_others_is_tried_again_alone() {
     let mut q = Queue::new(runs(&[("cuda", 40)]), &hundred(1, &["cuda:0"]), None);
     started(&mut q, Input::Tick);
     assert_eq!(place(&mut q, full(0)), (vec![], vec![]), "who was alone is not tried again");
+}
+
+#[test]
+fn who_ran_out_of_memory_beside_a_run_of_another_sweep_is_tried_again_alone_as_well() {
+    let mut q = Queue::new(runs(&[("cuda", 40)]), &hundred(1, &["cuda:0"]), None);
+    assert_eq!(q.step(Duration::ZERO, Input::Tick).len(), 1);
+    q.step(Duration::ZERO, Input::Granted { run: id(0), threads: 1, company: true });
+    let full = Ended::Died { why: OUT_OF_MEMORY.into(), step: 7, retry: false };
+    let again = started(&mut q, Input::Ended { run: id(0), ended: full.clone() });
+    assert_eq!(again, [format!("0 on cuda:0: 1, {}", u64::MAX)]);
+    assert_eq!(started(&mut q, Input::Ended { run: id(0), ended: full }), [""; 0], "now it was alone");
+    assert_eq!(q.summary().failed, [id(0)]);
+}
+
+#[test]
+fn of_gpus_with_as_many_runs_that_with_more_free_memory_comes_first() {
+    let mut machine = hundred(1, &["cuda:0", "cuda:1"]);
+    (machine[1].memory_free, machine[2].memory_free) = (Some(5), Some(100));
+    let mut q = Queue::new(runs(&[("cuda", 90); 2]), &machine, None);
+    assert_eq!(started(&mut q, Input::Tick), ["0 on cuda:1: 1, 90", "1 on cuda:0: 1, 90"]);
+    let mut q = Queue::new(runs(&[("cuda", 90); 2]), &machine, None);
+    q.places[1].aside = true;
+    q.places[2].aside = true;
+    q.step(Duration::ZERO, Input::Free(vec![None, Some(90), Some(60)]));
+    q.places.iter_mut().for_each(|place| place.aside = false);
+    assert_eq!(started(&mut q, Input::Tick), ["0 on cuda:0: 1, 90", "1 on cuda:1: 1, 90"], "as was told since");
+}
+
+#[test]
+fn memory_counts_for_the_threads_that_a_run_gets_and_who_lacks_it_gets_fewer() {
+    let with = |runs: usize, bytes: &[u64]| {
+        let mut tasks = runs_of(runs);
+        tasks.iter_mut().for_each(|(task, _)| task.bytes = bytes.to_vec());
+        started(&mut Queue::new(tasks, &hundred(4, &[]), None), Input::Tick)
+    };
+    assert_eq!(with(1, &[40, 50, 60, 70]), ["0 on cpu: 4, 70"]);
+    assert_eq!(with(1, &[40, 50, 96, 97]), ["0 on cpu: 2, 50"]);
+    assert_eq!(with(1, &[100, 110, 120, 130]), ["0 on cpu: 1, 100"], "it may fit, with the least");
+    assert_eq!(with(2, &[40, 45, 60, 70]), ["0 on cpu: 2, 45", "1 on cpu: 2, 45"]);
+    assert_eq!(with(2, &[40, 55, 60, 70]), ["0 on cpu: 1, 40", "1 on cpu: 2, 55"], "there is room for both");
+    assert_eq!(with(9, &[20, 90]), ["0 on cpu: 1, 20", "1 on cpu: 1, 20", "2 on cpu: 1, 20", "3 on cpu: 1, 20"]);
+}
+
+#[test]
+fn what_a_run_with_several_threads_needed_is_compared_with_what_they_were_to_need() {
+    let mut tasks = runs_of(2);
+    tasks.iter_mut().for_each(|(task, _)| task.bytes = vec![20, 40]);
+    let mut q = Queue::new(tasks, &hundred(2, &[]), Some(1));
+    assert_eq!(started(&mut q, Input::Tick), ["0 on cpu: 2, 40"]);
+    place(&mut q, measured(0, 40));
+    assert_eq!(started(&mut q, ended(0)), ["1 on cpu: 2, 40"], "the estimate was right");
+}
+
+/// Runs on the CPU.
+fn runs_of(count: usize) -> Vec<(Task, Standing)> {
+    runs(&vec![("cpu", 0); count])
 }

@@ -2,13 +2,17 @@
 
 mod ends;
 mod memory;
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::event::{OUT_OF_MEMORY, Outcome};
+use crate::{
+    event::{OUT_OF_MEMORY, Outcome},
+    exec::slots::Lack,
+};
 
 fn id(n: usize) -> RunId {
     RunId([n as u8; 32])
@@ -20,8 +24,13 @@ fn seconds(s: f64) -> Duration {
 
 fn task(n: usize, device: &str, flops: f64) -> (Task, Standing) {
     let (run, device) = (id(n), device.into());
-    let task = Task { run, device, flops, bytes: 0, retries: 1, timeout: None, from: None, needs: None };
+    let task = Task { run, device, flops, bytes: vec![0], retries: 1, timeout: None, from: None, needs: None };
     (task, Standing::Waiting(Duration::ZERO))
+}
+
+/// Others hold all of the device.
+fn busy(run: RunId) -> Input {
+    Input::Busy { run, refusal: Refusal { lack: Lack::Place, runs: Vec::new(), free: None, others: 0 } }
 }
 
 /// A machine whose memory is not known, with those GPUs.
@@ -47,7 +56,7 @@ fn tell(queue: &mut Queue, at: f64, input: Input) -> (Vec<(usize, usize)>, Vec<A
             match action {
                 Action::Start { run, threads, .. } => {
                     started.push((usize::from(run.0[0]), threads));
-                    inputs.push(Input::Granted { run, threads });
+                    inputs.push(Input::Granted { run, threads, company: false });
                 }
                 other => others.push(other),
             }
@@ -138,8 +147,8 @@ fn runs_on_the_cpu_do_not_wait_for_gpus() {
 fn a_device_that_other_sweeps_hold_is_asked_for_again() {
     let mut q = queue(2, 2, None);
     assert_eq!(q.step(seconds(0.0), Input::Tick).len(), 2);
-    assert_eq!(tell(&mut q, 0.0, Input::Busy { run: id(1) }).0, []);
-    assert_eq!(tell(&mut q, 0.0, Input::Busy { run: id(0) }).0, [], "not before the next tick");
+    assert_eq!(tell(&mut q, 0.0, busy(id(1))).0, []);
+    assert_eq!(tell(&mut q, 0.0, busy(id(0))).0, [], "not before the next tick");
     assert_eq!(tell(&mut q, 0.1, Input::Tick).0.len(), 2);
 }
 
@@ -147,8 +156,8 @@ fn a_device_that_other_sweeps_hold_is_asked_for_again() {
 fn threads_that_were_not_granted_go_to_others() {
     let mut q = queue(3, 4, Some(2));
     assert_eq!(q.step(seconds(0.0), Input::Tick).len(), 2, "two threads for each of two");
-    q.step(seconds(0.0), Input::Granted { run: id(0), threads: 1 });
-    q.step(seconds(0.0), Input::Granted { run: id(1), threads: 2 });
+    q.step(seconds(0.0), Input::Granted { run: id(0), threads: 1, company: false });
+    q.step(seconds(0.0), Input::Granted { run: id(1), threads: 2, company: false });
     assert_eq!(ends(&mut q, 1.0, 1, done()).0, [(2, 3)]);
 }
 
@@ -225,7 +234,10 @@ fn a_worker_that_starts_while_a_stop_is_asked_for_is_stopped() {
     assert_eq!(start.len(), 1);
     assert_eq!(q.step(seconds(0.0), Input::Signal), []);
     assert!(!q.is_over());
-    assert_eq!(q.step(seconds(0.0), Input::Granted { run: id(0), threads: 1 }), [Action::Stop { run: id(0) }]);
+    assert_eq!(
+        q.step(seconds(0.0), Input::Granted { run: id(0), threads: 1, company: false }),
+        [Action::Stop { run: id(0) }]
+    );
 }
 
 #[test]
@@ -306,7 +318,7 @@ impl World {
 
     fn on(devices: &[&str], machine: &[DeviceInfo], runs: usize, jobs: usize) -> Self {
         let mut tasks: Vec<_> = (0..runs).map(|n| task(n, devices[n % devices.len()], (n % 3) as f64)).collect();
-        tasks.iter_mut().enumerate().for_each(|(n, (task, _))| task.bytes = [30, 60, 10, 120, 50][n % 5]);
+        tasks.iter_mut().enumerate().for_each(|(n, (task, _))| task.bytes = vec![[30, 60, 10, 120, 50][n % 5]]);
         let cores = machine[0].cores.unwrap();
         Self {
             queue: Queue::new(tasks, machine, Some(jobs)),
@@ -376,7 +388,7 @@ impl World {
 
     fn start(&mut self, run: RunId, device: String, threads: usize, bytes: u64, chance: u8) -> Input {
         match chance % 8 {
-            0 => Input::Busy { run },
+            0 => busy(run),
             1 => {
                 self.foreign.push(run);
                 Input::Elsewhere { run }
@@ -385,7 +397,7 @@ impl World {
             _ => {
                 let threads = if chance % 8 == 3 { 1 } else { threads };
                 self.workers.insert(run, (device, threads, bytes));
-                Input::Granted { run, threads }
+                Input::Granted { run, threads, company: false }
             }
         }
     }
