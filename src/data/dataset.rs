@@ -10,7 +10,7 @@ use rand_chacha::rand_core::RngCore;
 use super::{
     Batch, CorpusInfo, Split,
     cache::Cached,
-    tokenizer::{self, Tokenizer},
+    tokenizer::Tokenizer,
 };
 use crate::base::{Context, Exit, Result, rng};
 
@@ -26,10 +26,10 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    pub(super) fn open(Cached { folder, stored }: Cached) -> Result<Self> {
+    pub(super) fn open(Cached { folder, stored, source }: Cached) -> Result<Self> {
         let wide = stored.token_bytes == 4;
         Ok(Self {
-            tokenizer: tokenizer::restore(stored.tokenizer, stored.alphabet.as_deref()),
+            tokenizer: source.restore(stored.alphabet.as_deref())?,
             train: Tokens::map(&folder.join("train.bin"), wide)?,
             val: Tokens::map(&folder.join("val.bin"), wide)?,
             info: stored.info,
