@@ -7,11 +7,7 @@ use std::{fs::File, path::Path};
 use memmap2::Mmap;
 use rand_chacha::rand_core::RngCore;
 
-use super::{
-    Batch, CorpusInfo, Split,
-    cache::Cached,
-    tokenizer::Tokenizer,
-};
+use super::{Batch, CorpusInfo, Split, cache::Cached, tokenizer::Tokenizer};
 use crate::base::{Context, Exit, Result, rng};
 
 /// The seed of the evaluation windows, the same for every run.

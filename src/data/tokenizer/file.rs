@@ -75,7 +75,8 @@ impl FromFile {
     fn encoding(&self, text: &str) -> Result<tokenizers::Encoding> {
         let refused = |why: String| {
             let doing = format!("encoding text with the tokenizer {}", self.path.display());
-            Error::new(Exit::Spec, doing, why).hint("a tokenizer with an unknown token, or one of bytes, knows all text")
+            Error::new(Exit::Spec, doing, why)
+                .hint("a tokenizer with an unknown token, or one of bytes, knows all text")
         };
         if let Some(unknown) = self.first_unknown(text).map_err(|why| refused(why.to_string()))? {
             return Err(refused(format!("it has no token for {unknown:?}, and no unknown token")));
