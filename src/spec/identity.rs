@@ -49,8 +49,9 @@ impl FrozenRun {
 }
 
 /// The id of a run. `text_hash` is the hash of its corpus's text, and of its tokenizer's file where it has one; it counts in
-/// the place of `data.path` and `data.tokenizer_file`. Where it is not known the paths themselves count. A generated text counts too: another grammar is another run. `run.device` counts as it stands, so a config should hold the kind that `auto`
-/// stands for (`cpu`, `cuda`, `metal`), and an index only where the spec names one.
+/// the place of `data.path` and `data.tokenizer_file`. Where it is not known the paths themselves count. A
+/// generated text counts too: another grammar is another run. `run.device` counts as it stands, so a config should hold
+/// the kind that `auto` stands for (`cpu`, `cuda`, `metal`), and an index only where the spec names one.
 pub fn run_id(config: &RunConfig, text_hash: Option<&str>) -> RunId {
     RunId(*blake3::hash(canonical(config, text_hash).as_bytes()).as_bytes())
 }

@@ -2,15 +2,16 @@
 
 use std::{
     collections::BTreeSet,
+    fmt::Display,
     fs,
-    io::ErrorKind,
+    io::{self, ErrorKind},
     path::{Path, PathBuf},
 };
 
 use tokenizers::{Model, ModelWrapper, OffsetReferential, OffsetType, PreTokenizer, models::bpe::BPE};
 
 use super::Tokenizer;
-use crate::base::{Context, Error, Exit, Result};
+use crate::base::{Error, Exit, Result};
 
 /// What to do where there is no tokenizer.
 pub const HINT: &str = "name a `tokenizer.json` of Hugging Face's tokenizers with data.tokenizer_file";
@@ -22,20 +23,22 @@ pub struct TokenizerFile {
     hash: String,
 }
 
+/// The spec shows the reason alone, so it names the file.
+fn refused(path: &Path, why: impl Display) -> Error {
+    Error::new(Exit::Spec, "opening a tokenizer", format!("the tokenizer {}: {why}", path.display())).hint(HINT)
+}
+
 impl TokenizerFile {
     /// Reads a file; whether it is a tokenizer is for [`parse`](Self::parse) to say.
     pub fn read(path: &Path) -> Result<Self> {
-        let doing = || format!("reading the tokenizer {}", path.display());
-        let file = match fs::metadata(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Err(Error::new(Exit::Spec, doing(), "there is no such file").io(error.kind()).hint(HINT));
-            }
-            file => file.doing(Exit::Spec, doing)?,
+        let unreadable = |error: io::Error| match error.kind() {
+            ErrorKind::NotFound => refused(path, "there is no such file"),
+            kind => refused(path, error).io(kind),
         };
-        if !file.is_file() {
-            return Err(Error::new(Exit::Spec, doing(), "it is no file").hint(HINT));
+        if !fs::metadata(path).map_err(unreadable)?.is_file() {
+            return Err(refused(path, "it is no file"));
         }
-        let content = fs::read(path).doing(Exit::Spec, doing)?;
+        let content = fs::read(path).map_err(unreadable)?;
         let hash = blake3::hash(&content).to_hex().to_string();
         Ok(Self { path: path.into(), content, hash })
     }
@@ -47,8 +50,7 @@ impl TokenizerFile {
 
     /// The tokenizer that the file describes.
     pub fn parse(&self) -> Result<FromFile> {
-        let doing = || format!("reading the tokenizer {}", self.path.display());
-        let refused = |why: String| Error::new(Exit::Spec, doing(), why).hint(HINT);
+        let refused = |why: String| refused(&self.path, why);
         let mut inner = tokenizers::Tokenizer::from_bytes(&self.content)
             .map_err(|why| refused(format!("it is no `tokenizer.json`: {why}")))?;
         // A corpus is one text without end, and all of it is plain text.
@@ -74,9 +76,7 @@ pub struct FromFile {
 impl FromFile {
     fn encoding(&self, text: &str) -> Result<tokenizers::Encoding> {
         let refused = |why: String| {
-            let doing = format!("encoding text with the tokenizer {}", self.path.display());
-            Error::new(Exit::Spec, doing, why)
-                .hint("a tokenizer with an unknown token, or one of bytes, knows all text")
+            refused(&self.path, why).hint("a tokenizer with an unknown token, or one of bytes, knows all text")
         };
         if let Some(unknown) = self.first_unknown(text).map_err(|why| refused(why.to_string()))? {
             return Err(refused(format!("it has no token for {unknown:?}, and no unknown token")));
