@@ -5,6 +5,7 @@ mod lab;
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
 use exp::{
@@ -20,9 +21,12 @@ use lab::Lab;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-fn gpt2() -> Box<dyn Tokenizer> {
-    let config = DataConfig { tokenizer: TokenizerKind::Gpt2, ..DataConfig::default() };
-    Source::of(&config).unwrap().build("").unwrap()
+fn gpt2() -> &'static dyn Tokenizer {
+    static GPT2: LazyLock<Box<dyn Tokenizer>> = LazyLock::new(|| {
+        let config = DataConfig { tokenizer: TokenizerKind::Gpt2, ..DataConfig::default() };
+        Source::of(&config).unwrap().build("").unwrap()
+    });
+    &**GPT2
 }
 
 /// A folder with a tokenizer and a text, and the config that names them.
