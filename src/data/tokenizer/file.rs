@@ -66,7 +66,7 @@ impl TokenizerFile {
 }
 
 /// A tokenizer of that library. What one does at a place may depend on any other place of the text, so a text is encoded
-/// whole, which takes it some hundred bytes of memory per byte.
+/// whole, which takes some two hundred bytes of memory per byte.
 pub struct FromFile {
     inner: tokenizers::Tokenizer,
     path: PathBuf,
