@@ -27,7 +27,7 @@
 //!
 //! External crates keep to their layer: candle in `model`, `engine` and `exec::device`; nvml-wrapper in `exec::device`;
 //! rusqlite in `store`; plotters in `report`; indicatif and comfy-table in `ui`; clap in `cli`; saphyr-parser and serde_yaml
-//! in `spec`.
+//! in `spec`; tiktoken-rs and tokenizers in `data::tokenizer`.
 //!
 //! # How data flows, one way
 //!

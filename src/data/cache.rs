@@ -27,7 +27,7 @@ use tempfile::TempDir;
 use super::{
     CorpusInfo,
     corpus::{self, Corpus, Text},
-    tokenizer::{self, Tokenizer},
+    tokenizer::{Source, Tokenizer},
 };
 use crate::{
     base::{
@@ -42,7 +42,7 @@ use crate::{
 /// The version of the format and of the rules that tokens follow from; part of the key.
 const FORMAT: u32 = 1;
 
-/// How much text is tokenized at a time, in bytes.
+/// How much text is tokenized at a time, in bytes, where the tokenizer lets a text be cut.
 const PIECE: usize = 1 << 20;
 
 /// A whole folder of the cache.
@@ -51,6 +51,8 @@ pub struct Cached {
     pub folder: PathBuf,
     /// Its `info.json`.
     pub stored: Stored,
+    /// What its tokenizer is restored from, beside the alphabet.
+    pub source: Source,
 }
 
 /// `info.json`.
@@ -77,8 +79,9 @@ impl Stored {
 /// The cached tokens of what a config names; made where they are not there or damaged.
 pub fn find_or_make(config: &DataConfig, cache: &Path, is_asked: &dyn Fn() -> bool) -> Result<Cached> {
     let corpus = corpus::of(config)?;
+    let source = Source::of(config)?;
     let key = corpus.key()?;
-    let (folder, lock) = places(config, &key, cache);
+    let (folder, lock) = places(config, &key, &source.key(), cache);
     let mut stored = match load(&folder) {
         Some(stored) => stored,
         None => {
@@ -86,13 +89,13 @@ pub fn find_or_make(config: &DataConfig, cache: &Path, is_asked: &dyn Fn() -> bo
             let lock = Wait { what: &what, patience: 2 * lease::period(), is_asked }.take(&lock)?;
             match load(&folder) {
                 Some(stored) => stored,
-                None => make(&*corpus, &key, config, &folder, lock.as_ref())?,
+                None => make(&*corpus, &key, config, &source, &folder, lock.as_ref())?,
             }
         }
     };
     stored.info.name = corpus.name(); // two paths may have one text
     stored.info.notes.extend(corpus.notes());
-    Ok(Cached { folder, stored })
+    Ok(Cached { folder, stored, source })
 }
 
 /// Shows those who wait that the work goes on. Where it cannot be shown, they do it as well.
@@ -100,9 +103,9 @@ fn stir(lock: Option<&Lock>) {
     let _ = lock.map(Lock::touch);
 }
 
-/// The folder for a corpus of that key, and its lock.
-fn places(config: &DataConfig, corpus: &str, cache: &Path) -> (PathBuf, PathBuf) {
-    let (tokenizer, fraction) = (config.tokenizer.word(), config.val_fraction);
+/// The folder for a corpus and a tokenizer of those keys, and its lock.
+fn places(config: &DataConfig, corpus: &str, tokenizer: &str, cache: &Path) -> (PathBuf, PathBuf) {
+    let fraction = config.val_fraction;
     let all = format!("format {FORMAT}\ncorpus {corpus}\ntokenizer {tokenizer}\nval_fraction {fraction}");
     let key = &blake3::hash(all.as_bytes()).to_hex()[..32];
     let tokens = cache.join("tokens");
@@ -133,12 +136,19 @@ fn aside(folder: &Path, has_lock: bool) -> io::Result<TempDir> {
 }
 
 /// Tokenizes a corpus into a folder; those who wait for the lock see it get on.
-fn make(corpus: &dyn Corpus, key: &str, config: &DataConfig, folder: &Path, lock: Option<&Lock>) -> Result<Stored> {
+fn make(
+    corpus: &dyn Corpus,
+    key: &str,
+    config: &DataConfig,
+    source: &Source,
+    folder: &Path,
+    lock: Option<&Lock>,
+) -> Result<Stored> {
     let text = corpus.read()?;
     if corpus.key()? != key {
         return Err(Error::new(Exit::Spec, format!("reading {}", corpus.name()), "it changed while it was read"));
     }
-    let tokenizer = tokenizer::build(config.tokenizer, &text.text);
+    let tokenizer = source.build(&text.text)?;
     let token_bytes = if tokenizer.vocab_size() <= 1 << 16 { 2 } else { 4 };
     let doing = || format!("writing the token cache {}", folder.display());
     stir(lock);
@@ -149,7 +159,8 @@ fn make(corpus: &dyn Corpus, key: &str, config: &DataConfig, folder: &Path, lock
     let train_tokens = (total as f64 * (1.0 - config.val_fraction)) as u64; // nanoGPT's rounding
     move_tail(aside, train_tokens * token_bytes).doing(Exit::Store, doing)?;
     let val_from = text_offset(&text.text, &*tokenizer, &ends, train_tokens)?;
-    let info = describe(corpus, &text, &*tokenizer, (train_tokens, total - train_tokens), val_from);
+    let hash = source.identify(blake3::hash(text.text.as_bytes()).to_hex().to_string());
+    let info = describe(corpus, hash, &text, &*tokenizer, (train_tokens, total - train_tokens), val_from);
     let (tokenizer, alphabet) = (config.tokenizer, tokenizer.alphabet());
     let stored = Stored { format: FORMAT, token_bytes, tokenizer, alphabet, info };
     files::write_json(&aside.join("info.json"), &stored)?;
@@ -192,7 +203,7 @@ fn write_tokens(
     while end.text < text.len() {
         stir(lock);
         let from = end.text;
-        end.text = char_boundary(text, from + PIECE);
+        end.text = tokenizer.cut(text, from + PIECE);
         let tokens = tokenizer.encode(&text[from..end.text])?;
         end.tokens += tokens.len() as u64;
         ends.push(end);
@@ -219,19 +230,14 @@ fn text_offset(text: &str, tokenizer: &dyn Tokenizer, ends: &[End], token: u64) 
     let piece = ends.partition_point(|end| end.tokens < token);
     let start = piece.checked_sub(1).map_or(End::default(), |before| ends[before]);
     let end = ends.get(piece).map_or(text.len(), |end| end.text);
-    let tokens = tokenizer.encode(&text[start.text..end])?;
-    let within = &tokens[..(token - start.tokens) as usize];
-    Ok(char_boundary(text, start.text + within.iter().map(|&t| tokenizer.byte_len(t)).sum::<usize>()))
-}
-
-/// The first boundary between characters at `at` or after it.
-fn char_boundary(text: &str, at: usize) -> usize {
-    (at..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len())
+    let within = tokenizer.prefix_len(&text[start.text..end], (token - start.tokens) as usize)?;
+    Ok(text.ceil_char_boundary(start.text + within))
 }
 
 /// What is known of a corpus whose validation split begins at byte `val_from`.
 fn describe(
     corpus: &dyn Corpus,
+    hash: String,
     Text { text, costs }: &Text,
     tokenizer: &dyn Tokenizer,
     (train_tokens, val_tokens): (u64, u64),
@@ -240,7 +246,7 @@ fn describe(
     let val_chars = text[val_from..].chars().count();
     CorpusInfo {
         name: corpus.name(),
-        hash: blake3::hash(text.as_bytes()).to_hex().to_string(),
+        hash,
         chars: text.chars().count() as u64,
         vocab_size: tokenizer.vocab_size(),
         train_tokens,

@@ -7,11 +7,7 @@ use std::{fs::File, path::Path};
 use memmap2::Mmap;
 use rand_chacha::rand_core::RngCore;
 
-use super::{
-    Batch, CorpusInfo, Split,
-    cache::Cached,
-    tokenizer::{self, Tokenizer},
-};
+use super::{Batch, CorpusInfo, Split, cache::Cached, tokenizer::Tokenizer};
 use crate::base::{Context, Exit, Result, rng};
 
 /// The seed of the evaluation windows, the same for every run.
@@ -26,10 +22,10 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    pub(super) fn open(Cached { folder, stored }: Cached) -> Result<Self> {
+    pub(super) fn open(Cached { folder, stored, source }: Cached) -> Result<Self> {
         let wide = stored.token_bytes == 4;
         Ok(Self {
-            tokenizer: tokenizer::restore(stored.tokenizer, stored.alphabet.as_deref()),
+            tokenizer: source.restore(stored.alphabet.as_deref())?,
             train: Tokens::map(&folder.join("train.bin"), wide)?,
             val: Tokens::map(&folder.join("val.bin"), wide)?,
             info: stored.info,

@@ -24,7 +24,8 @@ use crate::{base::Result, spec::config::DataConfig};
 pub struct CorpusInfo {
     /// `playbook`, `shakespeare`, or the path of the text.
     pub name: String,
-    /// blake3 of the text, in hex: what a run id and the evaluation windows go by.
+    /// blake3 of the text, in hex; of the text and the tokenizer's content where that is a file. A run id and the evaluation
+    /// windows go by it.
     pub hash: String,
     /// Characters (Unicode scalar values) of the text.
     pub chars: u64,
@@ -70,8 +71,8 @@ pub enum Split {
 
 /// Tokenizes a corpus into the cache folder unless that is done, and says what is known of it. Safe when many processes
 /// do it at once: one works, the others wait for it as long as it gets on. Errors are
-/// [`Exit::Spec`](crate::base::Exit) where the text is at fault, [`Exit::Store`](crate::base::Exit) where the cache cannot
-/// be written.
+/// [`Exit::Spec`](crate::base::Exit) where the text or the tokenizer's file is at fault,
+/// [`Exit::Store`](crate::base::Exit) where the cache cannot be written.
 pub fn prepare(config: &DataConfig, cache: &Path) -> Result<CorpusInfo> {
     Ok(cache::find_or_make(config, cache, &|| false)?.stored.info)
 }

@@ -3,7 +3,7 @@
 
 use super::{
     RunConfig,
-    config::{CorpusKind, Dtype, EngineKind, Schedule},
+    config::{CorpusKind, Dtype, EngineKind, Schedule, TokenizerKind},
 };
 
 /// Leaves that do not go together.
@@ -17,7 +17,7 @@ pub(super) struct Conflict {
 
 /// The first conflict of a config, if it has one.
 pub(super) fn conflict(config: &RunConfig) -> Option<Conflict> {
-    [heads, kv_heads, learning_rate, corpus, dtype, engine, size].iter().find_map(|rule| rule(config))
+    [heads, kv_heads, learning_rate, corpus, tokenizer, dtype, engine, size].iter().find_map(|rule| rule(config))
 }
 
 fn heads(c: &RunConfig) -> Option<Conflict> {
@@ -83,6 +83,27 @@ fn corpus(c: &RunConfig) -> Option<Conflict> {
 }
 
 const CORPUS: &[&str] = &["data.corpus", "data.path"];
+
+fn tokenizer(c: &RunConfig) -> Option<Conflict> {
+    let (kind, file) = (c.data.tokenizer, &c.data.tokenizer_file);
+    match (kind, file) {
+        (TokenizerKind::File, None) => Some(Conflict {
+            leaves: &["data.tokenizer", "data.tokenizer_file"],
+            why: "the tokenizer `file` is read from a file, and `data.tokenizer_file` does not say which".into(),
+            hint: Some(
+                "name a `tokenizer.json` of Hugging Face's tokenizers in the spec, or with `--set \
+                 data.tokenizer_file=FILE`"
+                    .into(),
+            ),
+        }),
+        (TokenizerKind::Char | TokenizerKind::Byte | TokenizerKind::Gpt2, Some(_)) => Some(Conflict {
+            leaves: &["data.tokenizer_file", "data.tokenizer"],
+            why: format!("the tokenizer `{}` reads no file, and `data.tokenizer_file` names one", kind.word()),
+            hint: Some("`tokenizer: file` reads it; `tokenizer_file: null` takes the name back".into()),
+        }),
+        _ => None,
+    }
+}
 
 fn dtype(c: &RunConfig) -> Option<Conflict> {
     let word = c.train.dtype.word();

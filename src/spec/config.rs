@@ -50,6 +50,7 @@ pub struct DataConfig {
     pub corpus: CorpusKind,
     pub path: Option<String>,
     pub tokenizer: TokenizerKind,
+    pub tokenizer_file: Option<String>,
     pub val_fraction: f64,
     pub corpus_seed: u64,
     pub corpus_chars: u64,
@@ -147,6 +148,8 @@ words!(/** Where the text comes from. */ CorpusKind {
 words!(/** What a token is. */ TokenizerKind {
     /** Each distinct character of the corpus, in code-point order. */ Char = "char",
     /** Each byte of the UTF-8 text; the vocabulary has 256. */ Byte = "byte",
+    /** GPT-2's byte-level BPE; the vocabulary has 50,257. */ Gpt2 = "gpt2",
+    /** What a `tokenizer.json` of Hugging Face's tokenizers says. */ File = "file",
 });
 words!(/** How the learning rate falls after the warm-up. */ Schedule {
     /** Half a cosine from `lr` to `min_lr`. */ Cosine = "cosine",
@@ -196,6 +199,7 @@ impl Default for DataConfig {
             corpus: CorpusKind::Playbook,
             path: None,
             tokenizer: TokenizerKind::Char,
+            tokenizer_file: None,
             val_fraction: 0.1,
             corpus_seed: 1,
             corpus_chars: 1_200_000,

@@ -2,7 +2,7 @@
 //!
 //! An id is the hash of the leaves that decide a run's result and differ from the defaults that they have beside the
 //! others, so that it survives a new leaf with a default, and so that `min_lr: 1e-4` beside `lr: 1e-3` is the same run
-//! with and without being written. The text counts by its content, wherever its file lies.
+//! with and without being written. The text and a tokenizer's file count by their content, wherever they lie.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub struct FrozenRun {
     pub format: u32,
     /// The whole id.
     pub id: RunId,
-    /// blake3 of the corpus's text, in hex.
+    /// blake3 of the corpus's text, in hex; of the text and the tokenizer where that is a file.
     pub corpus_hash: String,
     /// Distinct tokens of the tokenizer on that corpus.
     pub vocab_size: usize,
@@ -48,9 +48,10 @@ impl FrozenRun {
     }
 }
 
-/// The id of a run. `text_hash` is the hash of its corpus's text, and counts in the place of `data.path`; where it is not
-/// known the path itself counts. A generated text counts too: another grammar is another run. `run.device` counts as it stands, so a config should hold the kind that `auto`
-/// stands for (`cpu`, `cuda`, `metal`), and an index only where the spec names one.
+/// The id of a run. `text_hash` is the hash of its corpus's text, and of its tokenizer's file where it has one; it counts in
+/// the place of `data.path` and `data.tokenizer_file`. Where it is not known the paths themselves count. A
+/// generated text counts too: another grammar is another run. `run.device` counts as it stands, so a config should hold
+/// the kind that `auto` stands for (`cpu`, `cuda`, `metal`), and an index only where the spec names one.
 pub fn run_id(config: &RunConfig, text_hash: Option<&str>) -> RunId {
     RunId(*blake3::hash(canonical(config, text_hash).as_bytes()).as_bytes())
 }
@@ -63,7 +64,7 @@ fn canonical(config: &RunConfig, text_hash: Option<&str>) -> String {
     lines.extend(text_hash.map(|hash| format!("data.text=blake3:{hash}\n")));
     for leaf in leaf::all().iter().filter(|leaf| leaf.counts) {
         let value = leaf.get(config);
-        let is_known_by_text = leaf.path == "data.path" && text_hash.is_some();
+        let is_known_by_text = ["data.path", "data.tokenizer_file"].contains(&leaf.path) && text_hash.is_some();
         if !is_known_by_text && value != leaf.default_in(config, &fixed) {
             lines.push(format!("{}={value}\n", leaf.path));
         }

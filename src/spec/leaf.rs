@@ -209,8 +209,10 @@ static LEAVES: &[Leaf] = &[
         .aka(&["dataset", "text"]),
     leaf!(data.path, Kind::Path, "none", "The file or folder of the text, from the folder of the file that names it.")
         .aka(&["file", "data_dir", "data_path", "corpus_path"]),
-    leaf!(data.tokenizer, Kind::Words(TokenizerKind::WORDS), "char", "What a token is.")
+    leaf!(data.tokenizer, Kind::Words(TokenizerKind::WORDS), "char", "What a token is: a character, a byte, GPT-2's BPE, or what a file says.")
         .aka(&["encoding", "tokeniser"]),
+    leaf!(data.tokenizer_file, Kind::Path, "none", "The `tokenizer.json` of `tokenizer: file`, from the folder of the file that names it.")
+        .aka(&["tokenizer_path", "vocab_file"]),
     leaf!(data.val_fraction, Kind::Number(Excluded(0.0), Included(0.5)), "0.1", "The share of the text, at its end, that validates.")
         .aka(&["val_split", "validation_split", "val_ratio"]),
     leaf!(data.corpus_seed, AT_LEAST_0, "1", "The seed of a generated text; never follows `train.seed`."),

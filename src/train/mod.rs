@@ -29,7 +29,7 @@ use crate::{
     spec::identity::FrozenRun,
     spec::{
         RunConfig,
-        config::{Dtype, OnNan},
+        config::{Dtype, OnNan, TokenizerKind},
     },
 };
 
@@ -148,8 +148,10 @@ impl<'a> Trainer<'a> {
         let info = data.info();
         let doing = || format!("opening the corpus {} of run {}", info.name, job.frozen.id.short());
         if info.hash != job.frozen.corpus_hash || info.vocab_size != job.frozen.vocab_size {
-            return Err(Error::new(Exit::Spec, doing(), "its text has changed since the run was planned")
-                .hint("run the spec again: with another text it is another run"));
+            let reads_file = config.data.tokenizer == TokenizerKind::File;
+            let what = if reads_file { "its text or its tokenizer's file" } else { "its text" };
+            return Err(Error::new(Exit::Spec, doing(), format!("{what} has changed since the run was planned"))
+                .hint("run the spec again: with other data it is another run"));
         }
         info.check_context(config.model.context).doing(Exit::Spec, doing)?;
         let mut engine = engine::build(config, info.vocab_size, job.device, job.threads)?;

@@ -135,6 +135,20 @@ const BAD: &[Bad] = &[
     ),
     ("shakespeare", "data:\n  corpus: shakespeare\n", (2, 11), "is read from a file", "1,115,394 bytes"),
     ("a playbook with a path", "data: {path: a.txt}\n", (1, 14), "is generated and reads no file", "`corpus: text`"),
+    (
+        "a tokenizer without a file",
+        "data: {tokenizer: file}\n",
+        (1, 19),
+        "`data.tokenizer_file` does not say which",
+        "--set data.tokenizer_file=FILE",
+    ),
+    (
+        "a tokenizer's file without `file`",
+        "data: {tokenizer_file: a.json, tokenizer: gpt2}\n",
+        (1, 24),
+        "the tokenizer `gpt2` reads no file",
+        "`tokenizer: file` reads it",
+    ),
     ("halves on a CPU", "dtype: bf16\ndevice: cpu\n", (1, 8), "bf16 needs a GPU", "`dtype: f32` on a CPU"),
     (
         "the CPU's engine",

@@ -48,4 +48,12 @@ fn what_is_written_does_not_matter_but_what_is_meant() {
     other("{}", "init_from: 00ff");
     other("seed: 1", "seed: 2");
     other("data: {corpus: text, path: a}", "data: {corpus: text, path: b}");
+    other("tokenizer: byte", "tokenizer: gpt2");
+    let file = |name: &str| sweep(&format!("tokenizer: file\ntokenizer_file: {name}\n")).points.remove(0);
+    assert_ne!(run_id(&file("a"), None), run_id(&file("b"), None));
+    assert_eq!(
+        run_id(&file("a"), Some("00ff")),
+        run_id(&file("b"), Some("00ff")),
+        "the hash is of its content as well"
+    );
 }

@@ -147,6 +147,9 @@ fn paths_work_from_anywhere() {
     let here = std::env::current_dir().unwrap().canonicalize().unwrap();
     assert_eq!(path(&["data.path=Cargo.toml"]), here.join("Cargo.toml").to_str().unwrap());
     assert_eq!(path(&["path=missing.txt"]), here.join("missing.txt").to_str().unwrap());
+    std::fs::write(folder.path().join("b.yaml"), "tokenizer: file\ntokenizer_file: b.txt\n").unwrap();
+    let sweep = load_in(folder.path(), "b.yaml", &[]).unwrap();
+    assert_eq!(sweep.points[0].data.tokenizer_file.as_deref(), whole.to_str());
 }
 
 #[test]

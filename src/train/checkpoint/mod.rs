@@ -193,7 +193,8 @@ fn fits(then: &Origin, now: &Origin) -> Result<(), String> {
         return Err("it was trained on another corpus".into());
     }
     // What stands under `checkpoint` and `run` changes no result, and a path may change while its content stays.
-    let decides = |leaf: &str| !leaf.starts_with("checkpoint.") && !leaf.starts_with("run.") && leaf != "data.path";
+    let aside = |leaf: &str| ["checkpoint.", "run."].iter().any(|group| leaf.starts_with(group));
+    let decides = |leaf: &str| !aside(leaf) && leaf != "data.path" && leaf != "data.tokenizer_file";
     let was = then.config.leaves();
     match now.config.leaves().iter().find(|(leaf, value)| decides(leaf) && was.get(*leaf) != Some(value)) {
         Some((leaf, value)) => Err(format!(

@@ -1,0 +1,108 @@
+//! What a token is. Ids count from 0.
+//!
+//! Text is plain text to every tokenizer: `<|endoftext|>` in a corpus is thirteen characters and not GPT-2's token 50256,
+//! as nanoGPT's preparation of data has it, so that a text cannot say what only the trainer may say.
+
+mod bytes;
+mod chars;
+mod file;
+mod gpt2;
+
+use self::{bytes::Bytes, chars::Chars, file::TokenizerFile, gpt2::Gpt2};
+use crate::{
+    base::{Error, Exit, Result},
+    spec::config::{DataConfig, TokenizerKind},
+};
+
+/// Turns text into tokens and back.
+pub trait Tokenizer: Send + Sync {
+    /// Distinct tokens: one more than the highest id.
+    fn vocab_size(&self) -> usize;
+
+    /// The tokens of a text. An error where it has what the tokenizer has no token for.
+    fn encode(&self, text: &str) -> Result<Vec<u32>>;
+
+    /// The text of tokens. What is no valid text, ids beyond the vocabulary included, becomes U+FFFD.
+    fn decode(&self, tokens: &[u32]) -> String;
+
+    /// How many bytes of a text its first `count` tokens stand for. Errors as [`encode`](Self::encode).
+    fn prefix_len(&self, text: &str, count: usize) -> Result<usize>;
+
+    /// The first byte at `at` or after it where a text may be cut: the tokens of the two parts are those of the whole.
+    fn cut(&self, text: &str, at: usize) -> usize;
+
+    /// What [`Source::restore`] needs beside the source.
+    fn alphabet(&self) -> Option<String>;
+}
+
+/// What a config's tokenizer is made from, its corpus aside.
+pub enum Source {
+    /// The characters of the corpus.
+    Char,
+    /// Nothing.
+    Byte,
+    /// GPT-2's vocabulary, which is part of the program.
+    Gpt2,
+    /// A file, as it was when it was read.
+    File(TokenizerFile),
+}
+
+impl Source {
+    /// What a config names. A file is read, and only understood by [`build`](Self::build).
+    ///
+    /// # Errors
+    /// [`Exit::Spec`] where the file cannot be read.
+    pub fn of(config: &DataConfig) -> Result<Self> {
+        Ok(match config.tokenizer {
+            TokenizerKind::Char => Self::Char,
+            TokenizerKind::Byte => Self::Byte,
+            TokenizerKind::Gpt2 => Self::Gpt2,
+            TokenizerKind::File => {
+                let path = config.tokenizer_file.as_deref().ok_or_else(|| {
+                    Error::new(Exit::Spec, "opening the tokenizer", "data.tokenizer_file is not set").hint(file::HINT)
+                })?;
+                Self::File(TokenizerFile::read(path.as_ref())?)
+            }
+        })
+    }
+
+    /// What tokens follow from beside the text: the kind, and the hash of the file.
+    pub fn key(&self) -> String {
+        match self {
+            Self::Char => TokenizerKind::Char.word().into(),
+            Self::Byte => TokenizerKind::Byte.word().into(),
+            Self::Gpt2 => TokenizerKind::Gpt2.word().into(),
+            Self::File(file) => format!("{} {}", TokenizerKind::File.word(), file.hash()),
+        }
+    }
+
+    /// What stands for a text of that hash and this tokenizer in a run's id: the text's hash, and one over both where the
+    /// tokenizer is a file, whose content no setting tells.
+    pub fn identify(&self, text_hash: String) -> String {
+        match self {
+            Self::File(file) => {
+                let both = format!("text {text_hash}\ntokenizer {}", file.hash());
+                blake3::hash(both.as_bytes()).to_hex().to_string()
+            }
+            _ => text_hash,
+        }
+    }
+
+    /// The tokenizer for a text.
+    ///
+    /// # Errors
+    /// [`Exit::Spec`] where the file is no tokenizer.
+    pub fn build(&self, text: &str) -> Result<Box<dyn Tokenizer>> {
+        Ok(match self {
+            Self::Char => Box::new(Chars::of(text)),
+            Self::Byte => Box::new(Bytes),
+            Self::Gpt2 => Box::new(Gpt2::new()),
+            Self::File(file) => Box::new(file.parse()?),
+        })
+    }
+
+    /// The tokenizer again, from its own [`Tokenizer::alphabet`]. Errors as [`build`](Self::build).
+    pub fn restore(&self, alphabet: Option<&str>) -> Result<Box<dyn Tokenizer>> {
+        self.build(alphabet.unwrap_or_default())
+    }
+}
