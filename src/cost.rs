@@ -6,7 +6,7 @@ pub use workspace::{Workspace, qkv_width, stride};
 
 use crate::spec::{
     RunConfig,
-    config::{Dtype, EngineKind, ModelConfig},
+    config::{Dtype, EngineKind, ModelConfig, Norm},
 };
 
 /// What a worker on a CPU holds beside all else, in bytes: the program, a small corpus, its threads. Measured: 25 MB.
@@ -42,7 +42,7 @@ impl Cost {
         let params_without_positions = params - (m.context * m.d_model) as u64;
         let tokens = config.tokens_per_step() * config.train.steps;
         let flops_per_token = flops_per_token(m, params_without_positions);
-        let bytes = if config.run.device == "cpu" && config.run.engine != EngineKind::Tape {
+        let bytes = if config.engine() == EngineKind::Cpu {
             Workspace::of(config, vocab, 1).bytes
         } else {
             // Weights, two moments, the gradient of a step, and the sum before and after it was added, in f32.
@@ -68,7 +68,7 @@ impl Cost {
 fn params(m: &ModelConfig, vocab: usize) -> u64 {
     let (d, f, kv) = (m.d_model, m.d_ff, m.d_model / m.heads * m.kv_heads);
     let linear = |inputs: usize, outputs: usize| inputs * outputs + if m.bias { outputs } else { 0 };
-    let norm = if m.bias { 2 * d } else { d };
+    let norm = if m.bias && m.norm == Norm::LayerNorm { 2 * d } else { d };
     let layer = linear(d, d + 2 * kv) + linear(d, d) + linear(d, f) + linear(f, d) + 2 * norm;
     let head = if m.tie_embeddings { 0 } else { vocab * d };
     (vocab * d + m.context * d + m.layers * layer + norm + head) as u64
@@ -82,7 +82,7 @@ fn flops_per_token(m: &ModelConfig, params_without_positions: u64) -> f64 {
 
 /// What [the tape](crate::engine::tape) holds when it turns from the forward pass of one micro-batch to the backward pass,
 /// where every operation's output is kept; or while it evaluates, where that is more. Counted from `engine/tape/gpt.rs`, in
-/// numbers per token and layer: norms keep the centred, squared, scaled and weighted rows, and those with the bias; a
+/// numbers per token and layer: a LayerNorm keeps the centred, squared, scaled and weighted rows, and those with the bias, an RMSNorm the squared, scaled and weighted; a
 /// product its rows, the bias's and their sum; attention the copies of queries, keys and values, and six steps from scores
 /// to weights. Resident memory on a CPU was 1.0 to 1.3 times what follows from that, for models of 0.1 to 11 million
 /// parameters.
@@ -90,7 +90,11 @@ fn activation_bytes(config: &RunConfig, vocab: usize) -> u64 {
     let m = &config.model;
     let (d, f, scores) = (m.d_model, m.d_ff, m.heads * m.context);
     let qkv = d + 2 * (d / m.heads * m.kv_heads);
-    let (norm, product) = if m.bias { (5, 3) } else { (4, 1) };
+    let product = if m.bias { 3 } else { 1 };
+    let norm = match m.norm {
+        Norm::LayerNorm => 4 + usize::from(m.bias),
+        Norm::RmsNorm => 3,
+    };
     let (dropped, dropped_scores) = if m.dropout > 0.0 { (4, 2) } else { (0, 0) };
     let half = config.train.dtype != Dtype::F32;
     let (width, casts) = if half { (2, 1) } else { (4, 0) };

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use candle_core::{DType, Device, Tensor, Var, backprop::GradStore};
 use gpt::Gpt;
-pub use gpt::attention_weights;
+pub use gpt::{attention_weights, rms_norm};
 
 use super::{Batch, Engine, Part, Place, Update, check_tokens};
 use crate::{

@@ -3,7 +3,7 @@
 //! Names are those of HF's GPT-2 (`transformer.h.0.attn.c_attn.weight`); weights of linear layers are (out, in), as
 //! PyTorch's `nn.Linear` stores them. The order is that of the names, so that it never depends on how a model is built.
 
-use crate::spec::config::ModelConfig;
+use crate::spec::config::{ModelConfig, Norm};
 
 /// One parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Layout {
         ];
         let norm = |list: &mut Vec<_>, name: String| {
             list.push((format!("{name}.weight"), vec![d]));
-            if m.bias {
+            if m.bias && m.norm == Norm::LayerNorm {
                 list.push((format!("{name}.bias"), vec![d]));
             }
         };

@@ -4,6 +4,7 @@
 use super::{
     RunConfig,
     config::{CorpusKind, Dtype, EngineKind, Schedule},
+    leaf,
 };
 
 /// Leaves that do not go together.
@@ -95,11 +96,24 @@ fn dtype(c: &RunConfig) -> Option<Conflict> {
 
 fn engine(c: &RunConfig) -> Option<Conflict> {
     let elsewhere = !matches!(c.run.device.as_str(), "auto" | "cpu");
-    (c.run.engine == EngineKind::Cpu && elsewhere).then(|| Conflict {
-        leaves: &["run.engine", "run.device"],
-        why: format!("the engine `cpu` does not compute on `{}`", c.run.device),
-        hint: Some("`engine: tape` computes on any device, `auto` takes the fastest".into()),
+    if c.run.engine == EngineKind::Cpu && elsewhere {
+        return Some(Conflict {
+            leaves: &["run.engine", "run.device"],
+            why: format!("the engine `cpu` does not compute on `{}`", c.run.device),
+            hint: Some("`engine: tape` computes on any device, `auto` takes the fastest".into()),
+        });
+    }
+    let leaf = c.beyond_cpu_engine().filter(|_| c.run.engine == EngineKind::Cpu).and_then(leaf::find)?;
+    Some(Conflict {
+        leaves: &["run.engine"],
+        why: format!("the engine `cpu` has no layers for `{}` {}", leaf.path, bare(&leaf.get(c))),
+        hint: Some("`engine: tape` knows every setting, `auto` takes the fastest that does".into()),
     })
+}
+
+/// A word without its quotes.
+fn bare(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Sizes that no machine has, which would overflow what is computed from them.

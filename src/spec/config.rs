@@ -132,6 +132,7 @@ macro_rules! words {
 
 words!(/** How the residual stream is normalised before each sublayer. */ Norm {
     /** Mean and variance, learned scale, bias where `model.bias` (Ba et al., 2016). */ LayerNorm = "layernorm",
+    /** The root of the mean square, learned scale, never a bias (Zhang and Sennrich, 2019). */ RmsNorm = "rmsnorm",
 });
 words!(/** How positions enter. */ Position {
     /** A trained table that is added to the token embedding. */ Learned = "learned",
@@ -260,6 +261,29 @@ impl RunConfig {
             .collect();
         leaves.sort_by(|a, b| a.0.cmp(&b.0));
         leaves.into_iter().collect()
+    }
+
+    /// What `run.engine` comes to on the config's device: `auto` is the CPU engine where that has layers for everything.
+    pub fn engine(&self) -> EngineKind {
+        match self.run.engine {
+            EngineKind::Auto if self.run.device == "cpu" && self.beyond_cpu_engine().is_none() => EngineKind::Cpu,
+            EngineKind::Auto => EngineKind::Tape,
+            named => named,
+        }
+    }
+
+    /// The first leaf whose value the CPU engine has no layers for.
+    pub fn beyond_cpu_engine(&self) -> Option<&'static str> {
+        let m = &self.model;
+        [
+            (m.norm != Norm::LayerNorm, "model.norm"),
+            (m.position != Position::Learned, "model.position"),
+            (m.mlp != Mlp::Gelu, "model.mlp"),
+            (self.train.optimizer != Optimizer::AdamW, "train.optimizer"),
+            (self.train.dtype != Dtype::F32, "train.dtype"),
+        ]
+        .into_iter()
+        .find_map(|(is_beyond, leaf)| is_beyond.then_some(leaf))
     }
 
     /// Tokens per optimizer update.

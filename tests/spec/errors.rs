@@ -143,6 +143,13 @@ const BAD: &[Bad] = &[
         "does not compute on `cuda:1`",
         "`engine: tape`",
     ),
+    (
+        "what the CPU's engine lacks",
+        "run: {engine: cpu}\nnorm: rmsnorm\n",
+        (1, 15),
+        "has no layers for `model.norm` rmsnorm",
+        "`engine: tape`",
+    ),
     ("a giant", "layers: 100000\nd_model: 1000000\n", (2, 10), "needs about 2e19 bytes", ""),
     ("an eternity", "steps: 1000000000000\nbatch: 1000000\n", (1, 8), "trains on 6e19 tokens", ""),
     // The experiment's name

@@ -10,10 +10,10 @@ use candle_core::{D, DType, Result, Tensor, bail};
 
 use crate::{
     engine::{Place, Site},
-    spec::RunConfig,
+    spec::{RunConfig, config::Norm},
 };
 
-/// Added to the variance in a LayerNorm, as in PyTorch.
+/// Added to the variance in a LayerNorm, as in PyTorch, and to the mean square in an RMSNorm, as in Llama 2 and 3.
 const NORM_EPS: f64 = 1e-5;
 
 /// The network over one set of weights.
@@ -78,8 +78,11 @@ impl Gpt<'_> {
         self.linear(&format!("{h}.mlp.c_proj"), &inner)?.to_dtype(DType::F32) // (B, T, D)
     }
 
-    /// LayerNorm over the last dimension of (B, T, D), in f32.
+    /// LayerNorm or RMSNorm over the last dimension of (B, T, D), in f32.
     fn norm(&self, name: &str, x: &Tensor) -> Result<Tensor> {
+        if self.config.model.norm == Norm::RmsNorm {
+            return rms_norm(x, self.weight(&format!("{name}.weight"))?);
+        }
         let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
         let variance = centred.sqr()?.mean_keepdim(D::Minus1)?; // (B, T, 1)
         let y = centred.broadcast_mul(&(variance + NORM_EPS)?.sqrt()?.recip()?)?;
@@ -137,6 +140,12 @@ impl Gpt<'_> {
     fn bias(&self, name: &str) -> Result<Option<&Tensor>> {
         self.config.model.bias.then(|| self.weight(&format!("{name}.bias"))).transpose()
     }
+}
+
+/// `x`·w / √(mean of x² + ε) over the last dimension, in f32.
+pub fn rms_norm(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    let square = x.sqr()?.mean_keepdim(D::Minus1)?;
+    x.broadcast_mul(&(square + NORM_EPS)?.sqrt()?.recip()?)?.broadcast_mul(weight)
 }
 
 /// Softmax over the keys up to each query of `scale`·q·kᵀ: (B, H, T, T) in f32 from queries and keys (B, H, T, W).

@@ -1,0 +1,233 @@
+//! The switches of the model, alone and in random combinations: what must hold whatever they stand at.
+
+mod common;
+
+use candle_core::{Device, Tensor};
+use common::{config, norm, random_batch};
+use exp::{
+    base::{files, rng},
+    cost::Cost,
+    engine::{
+        Engine, Part, Place, Update,
+        cpu::Cpu,
+        tape::{Tape, rms_norm},
+    },
+    model::{Layout, safetensors},
+    spec::{
+        RunConfig,
+        config::{EngineKind, Mlp, Norm, Position},
+        leaf,
+    },
+};
+use proptest::{prelude::*, sample::select};
+use serde::de::DeserializeOwned;
+
+const VOCAB: usize = 11;
+
+/// Any of an enum's words, so that a new one is tested as soon as it is there.
+fn any_of<T: DeserializeOwned + std::fmt::Debug>(words: &'static [&'static str]) -> impl Strategy<Value = T> {
+    select(words).prop_map(|word| serde_json::from_value(word.into()).unwrap())
+}
+
+/// Small models with any combination of switches. More than one position, or no query and key had a gradient; heads of
+/// an even width, as RoPE needs.
+fn configs() -> impl Strategy<Value = RunConfig> {
+    let shape = (1usize..=2, 1usize..=2, 1usize..=2, select(&[4usize, 6, 8][..]), 4usize..=8, 6usize..=24);
+    let words = (any_of(Norm::WORDS), any_of(Position::WORDS), any_of(Mlp::WORDS));
+    let bools = (any::<bool>(), any::<bool>(), any::<bool>());
+    (shape, words, bools, 0u64..1000).prop_map(|(shape, words, (bias, tied, dropped), seed)| {
+        let (layers, kv_heads, group, width, context, d_ff) = shape;
+        let heads = kv_heads * group;
+        let mut c = config(layers, heads, heads * width, context);
+        let m = &mut c.model;
+        (m.norm, m.position, m.mlp) = words;
+        (m.kv_heads, m.d_ff, m.bias, m.tie_embeddings) = (kv_heads, d_ff, bias, tied);
+        m.dropout = if dropped { 0.2 } else { 0.0 };
+        (c.train.seed, c.run.device) = (seed, "cpu".into());
+        c
+    })
+}
+
+/// A model of the default's switches but one, for each of its other values.
+fn one_by_one() -> Vec<RunConfig> {
+    let switches = ["model.norm", "model.position", "model.mlp"].map(|path| leaf::find(path).unwrap());
+    let default = serde_json::to_value(config(2, 2, 32, 16)).unwrap();
+    let mut all = vec![config(2, 2, 32, 16)];
+    for leaf in switches {
+        let exp::spec::Kind::Words(words) = leaf.kind else { panic!("{} has no words", leaf.path) };
+        for word in words.iter().filter(|word| **word != leaf.default) {
+            let mut changed = default.clone();
+            changed["model"][leaf.word()] = (*word).into();
+            all.push(serde_json::from_value(changed).unwrap());
+        }
+    }
+    all
+}
+
+/// Every engine that knows the config: the tape always.
+fn engines(c: &RunConfig) -> Vec<Box<dyn Engine>> {
+    let mut all: Vec<Box<dyn Engine>> = vec![Box::new(Tape::new(c, VOCAB, "cpu").unwrap())];
+    if Cpu::knows(c) {
+        all.push(Box::new(Cpu::new(c, VOCAB, 1).unwrap()));
+    }
+    all
+}
+
+const FIRST: Place = Place { step: 1, micro: 0 };
+
+/// Weights with which every part of the network matters, norms and biases included, and none magnifies much.
+fn weights(layout: &Layout, seed: u64) -> Vec<f32> {
+    let mut weights = vec![0.0; layout.len()];
+    let mut stream = rng::stream(seed, "test/weights");
+    for p in layout.params() {
+        let inputs = if p.shape.len() == 2 { p.shape[1] } else { 1 };
+        rng::fill_normal(&mut stream, 0.4f64.min(1.0 / (inputs as f64).sqrt()), &mut weights[p.range()]);
+    }
+    weights
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Central differences of 4e-3 along each parameter's own gradient, in which direction the loss rises by the
+    /// gradient's norm: within 1 % and what rounding of an f32 loss makes of such a step.
+    #[test]
+    fn gradients_are_finite_not_zero_and_those_of_finite_differences(c in configs()) {
+        let batch = random_batch(c.train.seed, 3, c.model.context, VOCAB);
+        for mut engine in engines(&c) {
+            let layout = engine.layout().clone();
+            let weights = weights(&layout, c.train.seed);
+            engine.write(Part::Params, &weights).unwrap();
+            engine.accumulate(&batch, FIRST, 1).unwrap();
+            let grads = engine.read(Part::Grads).unwrap();
+            for p in layout.params() {
+                prop_assert!(grads[p.range()].iter().all(|g| g.is_finite()), "{}", p.name);
+                let slope = norm(&grads[p.range()]);
+                prop_assert!(slope > 1e-6, "{} has no gradient", p.name);
+                let mut loss_at = |distance: f64| {
+                    let mut moved = weights.clone();
+                    for i in p.range() {
+                        moved[i] += (distance * f64::from(grads[i]) / slope) as f32;
+                    }
+                    engine.write(Part::Params, &moved).unwrap();
+                    engine.accumulate(&batch, FIRST, 1).unwrap() // with the same dropout masks
+                };
+                let h = 4e-3;
+                let risen = (loss_at(h) - loss_at(-h)) / (2.0 * h);
+                prop_assert!((risen - slope).abs() < 0.01 * slope + 3e-4, "{}: {slope}, not {risen}", p.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_future_changes_no_logit_of_the_past(c in configs()) {
+        let t = c.model.context;
+        for mut engine in engines(&c) {
+            let x = random_batch(c.train.seed, 2, t, VOCAB).x;
+            let before = engine.logits(&x, 2).unwrap();
+            for position in 0..t {
+                let mut x = x.clone();
+                x[position] = (x[position] + 1) % VOCAB as u32; // of the first of two rows
+                let after = engine.logits(&x, 2).unwrap();
+                let differs = |t: usize| before[t * VOCAB..][..VOCAB] != after[t * VOCAB..][..VOCAB];
+                prop_assert!((0..position).all(|t| !differs(t)), "token {position} reaches back");
+                prop_assert!(differs(position), "token {position} is not seen");
+                prop_assert!((t..2 * t).all(|t| !differs(t)), "token {position} reaches another row");
+            }
+        }
+    }
+
+    /// A run that is written to files after two steps and read by another process's engine.
+    #[test]
+    fn what_was_saved_goes_on_to_the_bit(c in configs()) {
+        let train = |engine: &mut dyn Engine, steps: std::ops::RangeInclusive<u64>| {
+            for step in steps {
+                let batch = random_batch(step, 3, c.model.context, VOCAB);
+                engine.accumulate(&batch, Place { step, micro: 0 }, 1).unwrap();
+                engine.update(&c.train, Update { step, lr: 1e-2 }).unwrap();
+            }
+        };
+        const PARTS: [Part; 3] = [Part::Params, Part::Moment1, Part::Moment2];
+        for (mut straight, mut resumed) in engines(&c).into_iter().zip(engines(&c)) {
+            let layout = straight.layout().clone();
+            train(&mut *straight, 1..=2);
+            let [p, m, v] = PARTS.map(|part| straight.read(part).unwrap());
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("state.safetensors");
+            let bytes = safetensors::to_bytes(&layout, &[("", &p), ("m.", &m), ("v.", &v)]).unwrap();
+            files::write_atomic(&path, &bytes).unwrap();
+            let read = safetensors::read(&path, &layout, &["", "m.", "v."]).unwrap();
+            for (part, values) in PARTS.into_iter().zip(&read) {
+                resumed.write(part, values).unwrap();
+            }
+            train(&mut *straight, 3..=4);
+            train(&mut *resumed, 3..=4);
+            for part in PARTS {
+                prop_assert!(straight.read(part).unwrap() == resumed.read(part).unwrap(), "{part:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_cost_counts_the_parameters_that_there_are(c in configs()) {
+        let (layout, cost) = (Layout::of(&c.model, VOCAB), Cost::of(&c, VOCAB));
+        prop_assert_eq!(cost.params, layout.len() as u64);
+        let table = layout.get("transformer.wpe.weight").map_or(0, exp::model::Param::len);
+        prop_assert_eq!(cost.params_without_positions, (layout.len() - table) as u64);
+    }
+}
+
+#[test]
+fn with_each_switch_one_batch_is_learnt_by_heart() {
+    for c in one_by_one() {
+        let batch = random_batch(7, 2, 16, VOCAB);
+        for mut engine in engines(&c) {
+            for step in 1..=150 {
+                engine.accumulate(&batch, Place { step, micro: 0 }, 1).unwrap();
+                engine.update(&c.train, Update { step, lr: 3e-3 }).unwrap();
+            }
+            let loss = engine.loss(&batch).unwrap();
+            assert!(loss < 0.1, "{loss} with the engine {} and {:?}", engine.name(), c.model);
+        }
+    }
+}
+
+#[test]
+fn what_the_cpu_engine_lacks_goes_to_the_tape() {
+    for mut c in one_by_one() {
+        c.run.device = "cpu".into();
+        let auto = exp::engine::build(&c, VOCAB, "cpu", 1).unwrap();
+        assert_eq!(auto.name(), c.engine().word(), "{:?}", c.model);
+        let leaf = c.beyond_cpu_engine();
+        assert_eq!(leaf.is_none(), auto.name() == "cpu");
+        c.run.engine = EngineKind::Cpu;
+        assert_eq!(exp::engine::build(&c, VOCAB, "cpu", 1).is_ok(), leaf.is_none());
+    }
+}
+
+fn numbers(tensor: &Tensor) -> Vec<f32> {
+    tensor.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+fn random(seed: u64, shape: &[usize]) -> Tensor {
+    let mut values = vec![0.0; shape.iter().product()];
+    rng::fill_normal(&mut rng::stream(seed, "test/tensor"), 1.0, &mut values);
+    Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
+}
+
+/// Zhang and Sennrich (2019), equation 4, with 1e-5 beside the mean square.
+#[test]
+fn an_rms_norm_is_its_definition() {
+    let (x, w) = (random(1, &[3, 5]), random(2, &[5]));
+    let (got, x, w) = (numbers(&rms_norm(&x, &w).unwrap()), numbers(&x), numbers(&w));
+    for (row, got) in x.chunks(5).zip(got.chunks(5)) {
+        let square = row.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / 5.0;
+        for ((x, w), got) in row.iter().zip(&w).zip(got) {
+            let want = f64::from(*x) / (square + 1e-5).sqrt() * f64::from(*w);
+            assert!((f64::from(*got) - want).abs() < 1e-6, "{got}, not {want}");
+        }
+    }
+    let tiny = Tensor::new(&[[1e-4f32, 1e-4]], &Device::Cpu).unwrap();
+    let got = numbers(&rms_norm(&tiny, &Tensor::new(&[1f32, 1.0], &Device::Cpu).unwrap()).unwrap())[0];
+    assert!((f64::from(got) - 1e-4 / (1e-8f64 + 1e-5).sqrt()).abs() < 1e-6, "{got}: epsilon counts");
+}
