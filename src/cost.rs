@@ -6,7 +6,7 @@ pub use workspace::{Workspace, qkv_width, stride};
 
 use crate::spec::{
     RunConfig,
-    config::{Dtype, EngineKind, ModelConfig, Norm},
+    config::{Dtype, EngineKind, ModelConfig, Norm, Position},
 };
 
 /// What a worker on a CPU holds beside all else, in bytes: the program, a small corpus, its threads. Measured: 25 MB.
@@ -39,7 +39,7 @@ impl Cost {
     pub fn of(config: &RunConfig, vocab: usize) -> Self {
         let m = &config.model;
         let params = params(m, vocab);
-        let params_without_positions = params - (m.context * m.d_model) as u64;
+        let params_without_positions = params - positions(m) as u64;
         let tokens = config.tokens_per_step() * config.train.steps;
         let flops_per_token = flops_per_token(m, params_without_positions);
         let bytes = if config.engine() == EngineKind::Cpu {
@@ -71,7 +71,12 @@ fn params(m: &ModelConfig, vocab: usize) -> u64 {
     let norm = if m.bias && m.norm == Norm::LayerNorm { 2 * d } else { d };
     let layer = linear(d, d + 2 * kv) + linear(d, d) + linear(d, f) + linear(f, d) + 2 * norm;
     let head = if m.tie_embeddings { 0 } else { vocab * d };
-    (vocab * d + m.context * d + m.layers * layer + norm + head) as u64
+    (vocab * d + positions(m) + m.layers * layer + norm + head) as u64
+}
+
+/// Numbers of the position table.
+fn positions(m: &ModelConfig) -> usize {
+    if m.position == Position::Learned { m.context * m.d_model } else { 0 }
 }
 
 /// 6N + 12·L·H·Q·T (PaLM, Chowdhery et al. 2022, appendix B, as nanoGPT's `estimate_mfu` uses it): six operations per
@@ -95,14 +100,20 @@ fn activation_bytes(config: &RunConfig, vocab: usize) -> u64 {
         Norm::LayerNorm => 4 + usize::from(m.bias),
         Norm::RmsNorm => 3,
     };
+    let rotated = if m.position == Position::Rope { 4 * (d + qkv) / 2 } else { 0 };
+    let embedded = match m.position {
+        Position::Learned => 2,
+        Position::Sinusoidal => 3,
+        Position::Rope | Position::None => 1,
+    };
     let (dropped, dropped_scores) = if m.dropout > 0.0 { (4, 2) } else { (0, 0) };
     let half = config.train.dtype != Dtype::F32;
     let (width, casts) = if half { (2, 1) } else { (4, 0) };
     // In f32 whatever the dtype: norms, residual stream, softmax, and what is cast to it.
-    let whole = (2 * norm + 2 + dropped + 2 * casts) * d + (5 + dropped_scores + casts) * scores;
+    let whole = (2 * norm + 2 + dropped + 2 * casts) * d + rotated + (5 + dropped_scores + casts) * scores;
     let rest = (2 * product + 5 + 2 * casts) * d + (product + 1) * (qkv + f) + scores;
     let per_layer = 4 * whole + width * rest;
-    let ends = 4 * ((2 + norm) * d + 4 * vocab);
+    let ends = 4 * ((embedded + norm) * d + 4 * vocab);
     // What is computed now, and its gradient, beside what is kept.
     let now = 16 * scores.max(f).max(vocab);
     let training = config.train.batch * (m.layers * per_layer + ends + now);

@@ -10,7 +10,7 @@ use exp::{
     engine::{
         Engine, Part, Place, Update,
         cpu::Cpu,
-        tape::{Tape, rms_norm},
+        tape::{Tape, attention_weights, rms_norm, rotate, sinusoids},
     },
     model::{Layout, safetensors},
     spec::{
@@ -230,4 +230,83 @@ fn an_rms_norm_is_its_definition() {
     let tiny = Tensor::new(&[[1e-4f32, 1e-4]], &Device::Cpu).unwrap();
     let got = numbers(&rms_norm(&tiny, &Tensor::new(&[1f32, 1.0], &Device::Cpu).unwrap()).unwrap())[0];
     assert!((f64::from(got) - 1e-4 / (1e-8f64 + 1e-5).sqrt()).abs() < 1e-6, "{got}: epsilon counts");
+}
+
+/// HF Llama's convention: x·cos + rotate_half(x)·sin, where rotate_half puts the negated second half before the first.
+#[test]
+fn rope_is_that_of_llama() {
+    let (t, w, theta) = (7, 6, 500.0);
+    let x = random(3, &[2, 3, t, w]);
+    let got = numbers(&rotate(&x, theta).unwrap());
+    let x = numbers(&x);
+    for (i, got) in got.iter().enumerate() {
+        let (position, j) = (i / w % t, i % w);
+        let angle = position as f64 * f64::powf(theta, -2.0 * (j % 3) as f64 / w as f64);
+        let half = f64::from(if j < 3 { -x[i + 3] } else { x[i - 3] });
+        let want = f64::from(x[i]) * angle.cos() + half * angle.sin();
+        assert!((f64::from(*got) - want).abs() < 1e-6, "{got}, not {want}");
+    }
+    assert_eq!(got[..w], x[..w], "the first position is not rotated");
+}
+
+/// What a query has to say to a key depends on the distance between them alone.
+#[test]
+fn rope_knows_only_distances() {
+    let t = 12;
+    let everywhere = |seed| random(seed, &[1, 1, 1, 8]).expand((1, 1, t, 8)).unwrap().contiguous().unwrap();
+    let (q, k) = (rotate(&everywhere(4), 1e4).unwrap(), rotate(&everywhere(5), 1e4).unwrap());
+    let scores: Vec<Vec<f32>> =
+        q.matmul(&k.t().unwrap()).unwrap().squeeze(0).unwrap().squeeze(0).unwrap().to_vec2().unwrap();
+    for i in 1..t {
+        for j in 1..t {
+            assert!((scores[i][j] - scores[i - 1][j - 1]).abs() < 1e-4, "{i} and {j}");
+        }
+    }
+    assert!((scores[5][0] - scores[5][1]).abs() > 1e-2, "and distances count");
+    let weights = numbers(&attention_weights(&q, &k, 0.3).unwrap());
+    assert!((weights.iter().sum::<f32>() - t as f32).abs() < 1e-4);
+}
+
+/// Vaswani et al. (2017), section 3.5.
+#[test]
+fn sinusoids_are_those_of_the_paper() {
+    let table: Vec<Vec<f32>> = sinusoids(9, 6, &Device::Cpu).unwrap().to_vec2().unwrap();
+    assert_eq!(table[0], [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]);
+    for (position, row) in table.iter().enumerate() {
+        for i in 0..3 {
+            let angle = position as f64 / 10_000f64.powf(2.0 * i as f64 / 6.0);
+            for (got, want) in [(row[2 * i], angle.sin()), (row[2 * i + 1], angle.cos())] {
+                assert!((f64::from(got) - want).abs() < 1e-7, "{got}, not {want}");
+            }
+        }
+    }
+}
+
+/// The last token of one layer sees the others as a set where no position enters, and as a sequence where one does.
+#[test]
+fn without_positions_a_layer_sees_a_set() {
+    for position in Position::WORDS {
+        let mut c = config(1, 2, 32, 8);
+        c.model.position = serde_json::from_value((*position).into()).unwrap();
+        let mut tape = Tape::new(&c, VOCAB, "cpu").unwrap();
+        let weights = weights(tape.layout(), 1);
+        tape.write(Part::Params, &weights).unwrap();
+        let mut last = |tokens: &[u32]| tape.logits(tokens, 1).unwrap()[7 * VOCAB..].to_vec();
+        let (a, b) = (last(&[1, 2, 3, 4, 5, 6, 7, 8]), last(&[7, 3, 1, 2, 6, 5, 4, 8]));
+        let off = a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert_eq!(off < 1e-5, c.model.position == Position::None, "{position}: {off}");
+    }
+}
+
+#[test]
+fn the_base_of_rope_counts() {
+    let logits = |theta: f64| {
+        let mut c = config(1, 2, 32, 8);
+        (c.model.position, c.model.rope_theta) = (Position::Rope, theta);
+        let mut tape = Tape::new(&c, VOCAB, "cpu").unwrap();
+        let weights = weights(tape.layout(), 1);
+        tape.write(Part::Params, &weights).unwrap();
+        tape.logits(&[1, 2, 3, 4], 1).unwrap()
+    };
+    assert_ne!(logits(1e4), logits(1e2));
 }

@@ -3,7 +3,7 @@
 //! Names are those of HF's GPT-2 (`transformer.h.0.attn.c_attn.weight`); weights of linear layers are (out, in), as
 //! PyTorch's `nn.Linear` stores them. The order is that of the names, so that it never depends on how a model is built.
 
-use crate::spec::config::{ModelConfig, Norm};
+use crate::spec::config::{ModelConfig, Norm, Position};
 
 /// One parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,10 +50,10 @@ impl Layout {
     /// `lm_head.weight`.
     pub fn of(m: &ModelConfig, vocab: usize) -> Self {
         let (d, kv) = (m.d_model, m.d_model / m.heads * m.kv_heads);
-        let mut list = vec![
-            ("transformer.wte.weight".to_owned(), vec![vocab, d]),
-            ("transformer.wpe.weight".to_owned(), vec![m.context, d]),
-        ];
+        let mut list = vec![("transformer.wte.weight".to_owned(), vec![vocab, d])];
+        if m.position == Position::Learned {
+            list.push(("transformer.wpe.weight".to_owned(), vec![m.context, d]));
+        }
         let norm = |list: &mut Vec<_>, name: String| {
             list.push((format!("{name}.weight"), vec![d]));
             if m.bias && m.norm == Norm::LayerNorm {

@@ -3,7 +3,7 @@
 
 use super::{
     RunConfig,
-    config::{CorpusKind, Dtype, EngineKind, Schedule},
+    config::{CorpusKind, Dtype, EngineKind, Position, Schedule},
     leaf,
 };
 
@@ -18,7 +18,7 @@ pub(super) struct Conflict {
 
 /// The first conflict of a config, if it has one.
 pub(super) fn conflict(config: &RunConfig) -> Option<Conflict> {
-    [heads, kv_heads, learning_rate, corpus, dtype, engine, size].iter().find_map(|rule| rule(config))
+    [heads, kv_heads, rotation, learning_rate, corpus, dtype, engine, size].iter().find_map(|rule| rule(config))
 }
 
 fn heads(c: &RunConfig) -> Option<Conflict> {
@@ -36,6 +36,15 @@ fn kv_heads(c: &RunConfig) -> Option<Conflict> {
         leaves: &["model.kv_heads", "model.heads"],
         why: format!("`model.kv_heads` must divide `model.heads`, and {kv} does not divide {heads}"),
         hint: Some(divisors("`kv_heads`", kv, heads)),
+    })
+}
+
+fn rotation(c: &RunConfig) -> Option<Conflict> {
+    let width = c.model.d_model / c.model.heads;
+    (c.model.position == Position::Rope && !width.is_multiple_of(2)).then(|| Conflict {
+        leaves: &["model.position", "model.heads", "model.d_model"],
+        why: format!("RoPE rotates pairs of a head's numbers, and `d_model` / `heads` is {width}"),
+        hint: Some("choose `d_model` and `heads` so that a head's width is even".into()),
     })
 }
 

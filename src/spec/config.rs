@@ -36,6 +36,7 @@ pub struct ModelConfig {
     pub d_ff: usize,
     pub norm: Norm,
     pub position: Position,
+    pub rope_theta: f64,
     pub mlp: Mlp,
     pub bias: bool,
     pub tie_embeddings: bool,
@@ -136,6 +137,10 @@ words!(/** How the residual stream is normalised before each sublayer. */ Norm {
 });
 words!(/** How positions enter. */ Position {
     /** A trained table that is added to the token embedding. */ Learned = "learned",
+    /** Queries and keys are rotated, halves of a head as pairs, as HF's Llama does (Su et al., 2021). */ Rope = "rope",
+    /** Fixed sines and cosines, added to √`d_model` times the token embedding (Vaswani et al., 2017). */
+    Sinusoidal = "sinusoidal",
+    /** Not at all: only the causal mask tells positions apart. */ None = "none",
 });
 words!(/** The feed-forward sublayer. */ Mlp {
     /** Two matrices around the exact GELU, x·Φ(x). */ Gelu = "gelu",
@@ -183,6 +188,7 @@ impl Default for ModelConfig {
             d_ff: 512,
             norm: Norm::LayerNorm,
             position: Position::Learned,
+            rope_theta: 10_000.0,
             mlp: Mlp::Gelu,
             bias: true,
             tie_embeddings: true,

@@ -196,6 +196,8 @@ static LEAVES: &[Leaf] = &[
         .aka(&["norm_type", "normalization"]),
     leaf!(model.position, Kind::Words(Position::WORDS), "learned", "How positions enter.")
         .aka(&["positions", "pos_emb", "position_embedding", "positional_encoding"]),
+    leaf!(model.rope_theta, ABOVE_0, "10000.0", "The base of RoPE's wavelengths, for `position: rope`.")
+        .aka(&["rope_base", "rotary_base", "rope_freq_base"]),
     leaf!(model.mlp, Kind::Words(Mlp::WORDS), "gelu", "The feed-forward sublayer.")
         .aka(&["activation", "activation_function", "act"]),
     leaf!(model.bias, Kind::Bool, "true", "Whether linear layers and norms have biases.")

@@ -8,9 +8,13 @@ use std::collections::BTreeMap;
 
 use candle_core::{D, DType, Result, Tensor, bail};
 
+use super::position::{rotate, sinusoids};
 use crate::{
     engine::{Place, Site},
-    spec::{RunConfig, config::Norm},
+    spec::{
+        RunConfig,
+        config::{Norm, Position},
+    },
 };
 
 /// Added to the variance in a LayerNorm, as in PyTorch, and to the mean square in an RMSNorm, as in Llama 2 and 3.
@@ -40,8 +44,8 @@ impl Gpt<'_> {
         let (b, t) = tokens.dims2()?;
         let token = self.weight("transformer.wte.weight")?.index_select(&tokens.flatten_all()?, 0)?; // (B·T, D)
         let token = token.reshape((b, t, ()))?; // (B, T, D)
-        let position = self.weight("transformer.wpe.weight")?.narrow(0, 0, t)?; // (T, D)
-        let mut x = self.dropout(token.broadcast_add(&position)?, 0, Site::Embedding)?; // (B, T, D)
+        let x = self.positioned(token, t)?;
+        let mut x = self.dropout(x, 0, Site::Embedding)?; // (B, T, D)
         for layer in 0..self.config.model.layers {
             let h = format!("transformer.h.{layer}");
             let attended = self.attention(layer, &self.norm(&format!("{h}.ln_1"), &x)?)?;
@@ -55,6 +59,35 @@ impl Gpt<'_> {
         self.product(&x, head)?.to_dtype(DType::F32) // (B, T, V)
     }
 
+    /// Token embeddings (B, T, D) with what their positions add to them, if anything.
+    fn positioned(&self, token: Tensor, t: usize) -> Result<Tensor> {
+        match self.config.model.position {
+            Position::Learned => {
+                token.broadcast_add(&self.weight("transformer.wpe.weight")?.narrow(0, 0, t)?) // (T, D)
+            }
+            Position::Sinusoidal => {
+                // Initial embeddings are much smaller than sines: √D makes them of one size, as in the paper's section 3.4.
+                let d = token.dim(2)?;
+                (token * (d as f64).sqrt())?.broadcast_add(&sinusoids(
+                    t,
+                    d,
+                    self.weight("transformer.wte.weight")?.device(),
+                )?)
+            }
+            Position::Rope | Position::None => Ok(token),
+        }
+    }
+
+    /// Queries or keys (B, n, T, W), rotated by their positions where the model has RoPE: in f32, or the angles of late
+    /// positions would be too coarse.
+    fn rotated(&self, x: &Tensor) -> Result<Tensor> {
+        let m = &self.config.model;
+        match m.position {
+            Position::Rope => rotate(&x.to_dtype(DType::F32)?, m.rope_theta)?.to_dtype(self.dtype),
+            _ => Ok(x.clone()),
+        }
+    }
+
     /// Causal self-attention of (B, T, D), with K ≤ H heads of keys and values: query head h attends with head h·K/H.
     fn attention(&self, layer: usize, x: &Tensor) -> Result<Tensor> {
         let m = &self.config.model;
@@ -63,8 +96,8 @@ impl Gpt<'_> {
         let h = format!("transformer.h.{layer}.attn");
         let qkv = self.linear(&format!("{h}.c_attn"), x)?; // (B, T, D + 2·K·W)
         let heads = |start, n| qkv.narrow(2, start, n * width)?.reshape((b, t, n, width))?.transpose(1, 2); // (B, n, T, W)
-        let q = heads(0, m.heads)?.contiguous()?; // (B, H, T, W)
-        let k = repeat(&heads(d, m.kv_heads)?, m.heads / m.kv_heads)?; // (B, H, T, W)
+        let q = self.rotated(&heads(0, m.heads)?)?.contiguous()?; // (B, H, T, W)
+        let k = repeat(&self.rotated(&heads(d, m.kv_heads)?)?, m.heads / m.kv_heads)?; // (B, H, T, W)
         let v = repeat(&heads(d + m.kv_heads * width, m.kv_heads)?, m.heads / m.kv_heads)?; // (B, H, T, W)
         let weights = attention_weights(&q, &k, 1.0 / (width as f64).sqrt())?; // (B, H, T, T)
         let weights = self.dropout(weights, layer, Site::Attention)?.to_dtype(self.dtype)?;
