@@ -6,7 +6,7 @@ pub use workspace::{Workspace, qkv_width, stride};
 
 use crate::spec::{
     RunConfig,
-    config::{Dtype, EngineKind, ModelConfig, Norm, Position},
+    config::{Dtype, EngineKind, Mlp, ModelConfig, Norm, Position},
 };
 
 /// What a worker on a CPU holds beside all else, in bytes: the program, a small corpus, its threads. Measured: 25 MB.
@@ -69,7 +69,8 @@ fn params(m: &ModelConfig, vocab: usize) -> u64 {
     let (d, f, kv) = (m.d_model, m.d_ff, m.d_model / m.heads * m.kv_heads);
     let linear = |inputs: usize, outputs: usize| inputs * outputs + if m.bias { outputs } else { 0 };
     let norm = if m.bias && m.norm == Norm::LayerNorm { 2 * d } else { d };
-    let layer = linear(d, d + 2 * kv) + linear(d, d) + linear(d, f) + linear(f, d) + 2 * norm;
+    let into_mlp = if m.mlp == Mlp::SwiGlu { 2 } else { 1 } * linear(d, f);
+    let layer = linear(d, d + 2 * kv) + linear(d, d) + into_mlp + linear(f, d) + 2 * norm;
     let head = if m.tie_embeddings { 0 } else { vocab * d };
     (vocab * d + positions(m) + m.layers * layer + norm + head) as u64
 }
@@ -111,7 +112,12 @@ fn activation_bytes(config: &RunConfig, vocab: usize) -> u64 {
     let (width, casts) = if half { (2, 1) } else { (4, 0) };
     // In f32 whatever the dtype: norms, residual stream, softmax, and what is cast to it.
     let whole = (2 * norm + 2 + dropped + 2 * casts) * d + rotated + (5 + dropped_scores + casts) * scores;
-    let rest = (2 * product + 5 + 2 * casts) * d + (product + 1) * (qkv + f) + scores;
+    let inner = match m.mlp {
+        Mlp::Gelu | Mlp::GeluTanh => product + 1,
+        Mlp::Relu2 => product + 2,
+        Mlp::SwiGlu => 2 * product + 2,
+    };
+    let rest = (2 * product + 5 + 2 * casts) * d + (product + 1) * qkv + inner * f + scores;
     let per_layer = 4 * whole + width * rest;
     let ends = 4 * ((embedded + norm) * d + 4 * vocab);
     // What is computed now, and its gradient, beside what is kept.

@@ -310,3 +310,52 @@ fn the_base_of_rope_counts() {
     };
     assert_ne!(logits(1e4), logits(1e2));
 }
+
+/// What a feed-forward sublayer computes, from its definition: between two norms that are undone, with weights by name.
+#[test]
+fn each_feed_forward_is_its_definition() {
+    let (d, f) = (4, 6);
+    let tanh_gelu =
+        |x: f64| 0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh());
+    let inner: [(Mlp, &dyn Fn(f64, f64) -> f64); 3] = [
+        (Mlp::GeluTanh, &|x, _| tanh_gelu(x)),
+        (Mlp::Relu2, &|x, _| x.max(0.0).powi(2)),
+        (Mlp::SwiGlu, &|x, gate| gate / (1.0 + (-gate).exp()) * x),
+    ];
+    for (mlp, inner) in inner {
+        let mut c = config(1, 1, d, 4);
+        (c.model.mlp, c.model.d_ff, c.model.bias, c.model.norm) = (mlp, f, false, Norm::RmsNorm);
+        (c.model.position, c.model.tie_embeddings) = (Position::None, false);
+        let mut tape = Tape::new(&c, d, "cpu").unwrap(); // as many tokens as the width, so that the head can be the identity
+        let layout = tape.layout().clone();
+        let mut weights = weights(&layout, 6);
+        let range = |name: &str| layout.get(name).unwrap().range();
+        let h = "transformer.h.0";
+        weights[range(&format!("{h}.attn.c_proj.weight"))].fill(0.0); // attention adds nothing
+        for norm in ["transformer.ln_f.weight", &format!("{h}.ln_2.weight")] {
+            weights[range(norm)].fill(1.0);
+        }
+        for (i, w) in weights[range("lm_head.weight")].iter_mut().enumerate() {
+            *w = f32::from(i % d == i / d);
+        }
+        tape.write(Part::Params, &weights).unwrap();
+        let got = tape.logits(&[2], 1).unwrap();
+
+        let matrix = |name: &str| weights[range(&format!("{h}.mlp.{name}.weight"))].to_vec();
+        let times = |w: &[f32], x: &[f64]| -> Vec<f64> {
+            w.chunks(x.len()).map(|row| row.iter().zip(x).map(|(w, x)| f64::from(*w) * x).sum()).collect()
+        };
+        let normed = |x: &[f64]| -> Vec<f64> {
+            let rms = (x.iter().map(|x| x * x).sum::<f64>() / x.len() as f64 + 1e-5).sqrt();
+            x.iter().map(|x| x / rms).collect()
+        };
+        let x: Vec<f64> = weights[range("transformer.wte.weight")][2 * d..][..d].iter().map(|&x| x.into()).collect();
+        let up = times(&matrix("c_fc"), &normed(&x));
+        let gate = if mlp == Mlp::SwiGlu { times(&matrix("c_gate"), &normed(&x)) } else { vec![0.0; f] };
+        let inner: Vec<f64> = up.iter().zip(&gate).map(|(up, gate)| inner(*up, *gate)).collect();
+        let sum: Vec<f64> = x.iter().zip(times(&matrix("c_proj"), &inner)).map(|(x, y)| x + y).collect();
+        for (got, want) in got.iter().zip(normed(&sum)) {
+            assert!((f64::from(*got) - want).abs() < 1e-5, "{mlp:?}: {got}, not {want}");
+        }
+    }
+}

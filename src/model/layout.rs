@@ -1,9 +1,10 @@
 //! Names and shapes of a model's parameters, and where each lies in the flat vectors that engines exchange.
 //!
 //! Names are those of HF's GPT-2 (`transformer.h.0.attn.c_attn.weight`); weights of linear layers are (out, in), as
-//! PyTorch's `nn.Linear` stores them. The order is that of the names, so that it never depends on how a model is built.
+//! PyTorch's `nn.Linear` stores them. What GPT-2 lacks is named in its manner: `mlp.c_gate` is the gate of a SwiGLU, a
+//! matrix of its own beside `c_fc` and `c_proj` (HF Llama's `gate_proj`, `up_proj`, `down_proj`). The order is that of the names, so that it never depends on how a model is built.
 
-use crate::spec::config::{ModelConfig, Norm, Position};
+use crate::spec::config::{Mlp, ModelConfig, Norm, Position};
 
 /// One parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +74,9 @@ impl Layout {
             linear(&mut list, format!("{h}.attn.c_proj"), d, d);
             norm(&mut list, format!("{h}.ln_2"));
             linear(&mut list, format!("{h}.mlp.c_fc"), m.d_ff, d);
+            if m.mlp == Mlp::SwiGlu {
+                linear(&mut list, format!("{h}.mlp.c_gate"), m.d_ff, d);
+            }
             linear(&mut list, format!("{h}.mlp.c_proj"), d, m.d_ff);
         }
         norm(&mut list, "transformer.ln_f".to_owned());

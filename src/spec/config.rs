@@ -144,6 +144,9 @@ words!(/** How positions enter. */ Position {
 });
 words!(/** The feed-forward sublayer. */ Mlp {
     /** Two matrices around the exact GELU, x·Φ(x). */ Gelu = "gelu",
+    /** Two matrices around GELU's approximation by tanh, as in the first GPT-2. */ GeluTanh = "gelu_tanh",
+    /** Two matrices around the square of what is positive (So et al., 2021). */ Relu2 = "relu2",
+    /** Three matrices: the second is gated by the SiLU of the first (Shazeer, 2020). */ SwiGlu = "swiglu",
 });
 words!(/** Where the text comes from. */ CorpusKind {
     /** Generated play-like text with a known entropy; needs no file. */ Playbook = "playbook",

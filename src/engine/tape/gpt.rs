@@ -13,7 +13,7 @@ use crate::{
     engine::{Place, Site},
     spec::{
         RunConfig,
-        config::{Norm, Position},
+        config::{Mlp, Norm, Position},
     },
 };
 
@@ -105,9 +105,15 @@ impl Gpt<'_> {
         self.linear(&format!("{h}.c_proj"), &y)?.to_dtype(DType::F32) // (B, T, D)
     }
 
-    /// Two matrices around the exact GELU, x·Φ(x).
+    /// The feed-forward sublayer: from (B, T, D) to (B, T, F) and back.
     fn mlp(&self, h: &str, x: &Tensor) -> Result<Tensor> {
-        let inner = self.linear(&format!("{h}.mlp.c_fc"), x)?.gelu_erf()?; // (B, T, F)
+        let up = self.linear(&format!("{h}.mlp.c_fc"), x)?; // (B, T, F)
+        let inner = match self.config.model.mlp {
+            Mlp::Gelu => up.gelu_erf()?,                                                // x·Φ(x)
+            Mlp::GeluTanh => up.gelu()?,     // x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))
+            Mlp::Relu2 => up.relu()?.sqr()?, // max(x, 0)²
+            Mlp::SwiGlu => (self.linear(&format!("{h}.mlp.c_gate"), x)?.silu()? * up)?, // silu(g) = g·σ(g)
+        };
         self.linear(&format!("{h}.mlp.c_proj"), &inner)?.to_dtype(DType::F32) // (B, T, D)
     }
 
