@@ -69,8 +69,9 @@ fn params(m: &ModelConfig, vocab: usize) -> u64 {
     let (d, f, kv) = (m.d_model, m.d_ff, m.d_model / m.heads * m.kv_heads);
     let linear = |inputs: usize, outputs: usize| inputs * outputs + if m.bias { outputs } else { 0 };
     let norm = if m.bias && m.norm == Norm::LayerNorm { 2 * d } else { d };
+    let qk_norm = if m.qk_norm { 2 * (d / m.heads) } else { 0 };
     let into_mlp = if m.mlp == Mlp::SwiGlu { 2 } else { 1 } * linear(d, f);
-    let layer = linear(d, d + 2 * kv) + linear(d, d) + into_mlp + linear(f, d) + 2 * norm;
+    let layer = linear(d, d + 2 * kv) + linear(d, d) + into_mlp + linear(f, d) + 2 * norm + qk_norm;
     let head = if m.tie_embeddings { 0 } else { vocab * d };
     (vocab * d + positions(m) + m.layers * layer + norm + head) as u64
 }
@@ -101,7 +102,8 @@ fn activation_bytes(config: &RunConfig, vocab: usize) -> u64 {
         Norm::LayerNorm => 4 + usize::from(m.bias),
         Norm::RmsNorm => 3,
     };
-    let rotated = if m.position == Position::Rope { 4 * (d + qkv) / 2 } else { 0 };
+    // Of queries and keys: three numbers for each from an RMSNorm, six halves and their concatenation from a rotation.
+    let meeting = (if m.qk_norm { 3 } else { 0 } + if m.position == Position::Rope { 4 } else { 0 }) * (d + qkv) / 2;
     let embedded = match m.position {
         Position::Learned => 2,
         Position::Sinusoidal => 3,
@@ -111,7 +113,7 @@ fn activation_bytes(config: &RunConfig, vocab: usize) -> u64 {
     let half = config.train.dtype != Dtype::F32;
     let (width, casts) = if half { (2, 1) } else { (4, 0) };
     // In f32 whatever the dtype: norms, residual stream, softmax, and what is cast to it.
-    let whole = (2 * norm + 2 + dropped + 2 * casts) * d + rotated + (5 + dropped_scores + casts) * scores;
+    let whole = (2 * norm + 2 + dropped + 2 * casts) * d + meeting + (5 + dropped_scores + casts) * scores;
     let inner = match m.mlp {
         Mlp::Gelu | Mlp::GeluTanh => product + 1,
         Mlp::Relu2 => product + 2,
@@ -167,6 +169,23 @@ mod tests {
             let ratio = of(shape, batch, engine) / megabytes;
             assert!((2.0 / 3.0..1.5).contains(&ratio), "{shape:?}, batch {batch}: {ratio} times {megabytes} MB");
         }
+    }
+
+    /// HF's counts of Llama 2 7B, TinyLlama 1.1B (4 heads of keys) and Qwen3 8B (normed queries and keys).
+    #[test]
+    fn known_models_with_other_switches_have_their_known_sizes() {
+        let of = |(layers, heads, kv_heads): (usize, usize, usize), d_model, d_ff, qk_norm, vocab| {
+            let mut c = config(layers, heads, d_model, 4096);
+            let m = &mut c.model;
+            (m.kv_heads, m.d_ff, m.qk_norm, m.bias, m.tie_embeddings) = (kv_heads, d_ff, qk_norm, false, false);
+            (m.norm, m.position, m.mlp) = (Norm::RmsNorm, Position::Rope, Mlp::SwiGlu);
+            Cost::of(&c, vocab)
+        };
+        let llama = of((32, 32, 32), 4096, 11008, false, 32_000);
+        assert_eq!((llama.params, llama.params_without_positions), (6_738_415_616, 6_738_415_616));
+        assert_eq!(llama.flops_per_token, 46_872_944_640.0);
+        assert_eq!(of((22, 32, 4), 2048, 5632, false, 32_000).params, 1_100_048_384);
+        assert_eq!(of((36, 32, 8), 4096, 12288, true, 151_936).params, 8_190_735_360);
     }
 
     #[test]

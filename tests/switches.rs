@@ -34,14 +34,14 @@ fn any_of<T: DeserializeOwned + std::fmt::Debug>(words: &'static [&'static str])
 fn configs() -> impl Strategy<Value = RunConfig> {
     let shape = (1usize..=2, 1usize..=2, 1usize..=2, select(&[4usize, 6, 8][..]), 4usize..=8, 6usize..=24);
     let words = (any_of(Norm::WORDS), any_of(Position::WORDS), any_of(Mlp::WORDS));
-    let bools = (any::<bool>(), any::<bool>(), any::<bool>());
-    (shape, words, bools, 0u64..1000).prop_map(|(shape, words, (bias, tied, dropped), seed)| {
+    let bools = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    (shape, words, bools, 0u64..1000).prop_map(|(shape, words, (bias, tied, qk_norm, dropped), seed)| {
         let (layers, kv_heads, group, width, context, d_ff) = shape;
         let heads = kv_heads * group;
         let mut c = config(layers, heads, heads * width, context);
         let m = &mut c.model;
         (m.norm, m.position, m.mlp) = words;
-        (m.kv_heads, m.d_ff, m.bias, m.tie_embeddings) = (kv_heads, d_ff, bias, tied);
+        (m.kv_heads, m.d_ff, m.bias, m.tie_embeddings, m.qk_norm) = (kv_heads, d_ff, bias, tied, qk_norm);
         m.dropout = if dropped { 0.2 } else { 0.0 };
         (c.train.seed, c.run.device) = (seed, "cpu".into());
         c
@@ -52,7 +52,8 @@ fn configs() -> impl Strategy<Value = RunConfig> {
 fn one_by_one() -> Vec<RunConfig> {
     let switches = ["model.norm", "model.position", "model.mlp"].map(|path| leaf::find(path).unwrap());
     let default = serde_json::to_value(config(2, 2, 32, 16)).unwrap();
-    let mut all = vec![config(2, 2, 32, 16)];
+    let mut all = vec![config(2, 2, 32, 16), config(2, 2, 32, 16)];
+    all[1].model.qk_norm = true;
     for leaf in switches {
         let exp::spec::Kind::Words(words) = leaf.kind else { panic!("{} has no words", leaf.path) };
         for word in words.iter().filter(|word| **word != leaf.default) {
@@ -358,4 +359,25 @@ fn each_feed_forward_is_its_definition() {
             assert!((f64::from(*got) - want).abs() < 1e-5, "{mlp:?}: {got}, not {want}");
         }
     }
+}
+
+/// Queries and keys of any length meet as those of one length do: the scale of their matrix has no effect.
+#[test]
+fn normed_queries_and_keys_forget_their_length() {
+    let logits = |qk_norm: bool, scale: f32| {
+        let mut c = config(1, 2, 32, 8);
+        (c.model.qk_norm, c.model.bias) = (qk_norm, false);
+        let mut tape = Tape::new(&c, VOCAB, "cpu").unwrap();
+        let layout = tape.layout().clone();
+        let mut weights = weights(&layout, 1);
+        let c_attn = layout.get("transformer.h.0.attn.c_attn.weight").unwrap().range();
+        weights[c_attn][..2 * 32 * 32].iter_mut().for_each(|w| *w *= 10.0 * scale); // the rows of queries and keys
+        tape.write(Part::Params, &weights).unwrap();
+        tape.logits(&[1, 2, 3, 4], 1).unwrap()
+    };
+    let off = |qk_norm| {
+        let (a, b) = (logits(qk_norm, 1.0), logits(qk_norm, 3.0));
+        a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+    };
+    assert!(off(true) < 1e-4 && off(false) > 1e-3, "{} {}", off(true), off(false));
 }

@@ -2,7 +2,8 @@
 //!
 //! Names are those of HF's GPT-2 (`transformer.h.0.attn.c_attn.weight`); weights of linear layers are (out, in), as
 //! PyTorch's `nn.Linear` stores them. What GPT-2 lacks is named in its manner: `mlp.c_gate` is the gate of a SwiGLU, a
-//! matrix of its own beside `c_fc` and `c_proj` (HF Llama's `gate_proj`, `up_proj`, `down_proj`). The order is that of the names, so that it never depends on how a model is built.
+//! matrix of its own beside `c_fc` and `c_proj` (HF Llama's `gate_proj`, `up_proj`, `down_proj`),
+//! `attn.q_norm` and `attn.k_norm` are HF Qwen3's. The order is that of the names, so that it never depends on how a model is built.
 
 use crate::spec::config::{Mlp, ModelConfig, Norm, Position};
 
@@ -72,6 +73,11 @@ impl Layout {
             norm(&mut list, format!("{h}.ln_1"));
             linear(&mut list, format!("{h}.attn.c_attn"), d + 2 * kv, d); // rows: q, then k, then v
             linear(&mut list, format!("{h}.attn.c_proj"), d, d);
+            if m.qk_norm {
+                // One scale for each number of a head, the same for all heads.
+                let scales = ["q_norm", "k_norm"].map(|name| format!("{h}.attn.{name}.weight"));
+                list.extend(scales.map(|name| (name, vec![d / m.heads])));
+            }
             norm(&mut list, format!("{h}.ln_2"));
             linear(&mut list, format!("{h}.mlp.c_fc"), m.d_ff, d);
             if m.mlp == Mlp::SwiGlu {

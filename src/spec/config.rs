@@ -37,6 +37,7 @@ pub struct ModelConfig {
     pub norm: Norm,
     pub position: Position,
     pub rope_theta: f64,
+    pub qk_norm: bool,
     pub mlp: Mlp,
     pub bias: bool,
     pub tie_embeddings: bool,
@@ -192,6 +193,7 @@ impl Default for ModelConfig {
             norm: Norm::LayerNorm,
             position: Position::Learned,
             rope_theta: 10_000.0,
+            qk_norm: false,
             mlp: Mlp::Gelu,
             bias: true,
             tie_embeddings: true,
@@ -288,6 +290,7 @@ impl RunConfig {
             (m.norm != Norm::LayerNorm, "model.norm"),
             (m.position != Position::Learned, "model.position"),
             (m.mlp != Mlp::Gelu, "model.mlp"),
+            (m.qk_norm, "model.qk_norm"),
             (self.train.optimizer != Optimizer::AdamW, "train.optimizer"),
             (self.train.dtype != Dtype::F32, "train.dtype"),
         ]

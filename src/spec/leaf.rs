@@ -206,6 +206,8 @@ static LEAVES: &[Leaf] = &[
         .aka(&["positions", "pos_emb", "position_embedding", "positional_encoding"]),
     leaf!(model.rope_theta, ABOVE_0, "10000.0", "The base of RoPE's wavelengths, for `position: rope`.")
         .aka(&["rope_base", "rotary_base", "rope_freq_base"]),
+    leaf!(model.qk_norm, Kind::Bool, "false", "Whether each head's queries and keys pass an RMSNorm before they meet.")
+        .aka(&["qk_layernorm", "use_qk_norm", "qk_rmsnorm"]),
     leaf!(model.mlp, Kind::Words(Mlp::WORDS), "gelu", "The feed-forward sublayer.")
         .aka(&["activation", "activation_function", "act"]),
     leaf!(model.bias, Kind::Bool, "true", "Whether linear layers and norms have biases.")

@@ -78,14 +78,18 @@ impl Gpt<'_> {
         }
     }
 
-    /// Queries or keys (B, n, T, W), rotated by their positions where the model has RoPE: in f32, or the angles of late
-    /// positions would be too coarse.
-    fn rotated(&self, x: &Tensor) -> Result<Tensor> {
+    /// Queries or keys (B, n, T, W) as they meet: normalised by the named RMSNorm and then rotated by their positions,
+    /// as in Qwen3, where the model does that. In f32, or the angles of late positions would be too coarse.
+    fn meeting(&self, norm: &str, x: &Tensor) -> Result<Tensor> {
         let m = &self.config.model;
-        match m.position {
-            Position::Rope => rotate(&x.to_dtype(DType::F32)?, m.rope_theta)?.to_dtype(self.dtype),
-            _ => Ok(x.clone()),
+        let mut y = x.clone();
+        if m.qk_norm {
+            y = rms_norm(&y.to_dtype(DType::F32)?, self.weight(&format!("{norm}.weight"))?)?;
         }
+        if m.position == Position::Rope {
+            y = rotate(&y.to_dtype(DType::F32)?, m.rope_theta)?;
+        }
+        y.to_dtype(self.dtype)
     }
 
     /// Causal self-attention of (B, T, D), with K ≤ H heads of keys and values: query head h attends with head h·K/H.
@@ -96,8 +100,9 @@ impl Gpt<'_> {
         let h = format!("transformer.h.{layer}.attn");
         let qkv = self.linear(&format!("{h}.c_attn"), x)?; // (B, T, D + 2·K·W)
         let heads = |start, n| qkv.narrow(2, start, n * width)?.reshape((b, t, n, width))?.transpose(1, 2); // (B, n, T, W)
-        let q = self.rotated(&heads(0, m.heads)?)?.contiguous()?; // (B, H, T, W)
-        let k = repeat(&self.rotated(&heads(d, m.kv_heads)?)?, m.heads / m.kv_heads)?; // (B, H, T, W)
+        let q = self.meeting(&format!("{h}.q_norm"), &heads(0, m.heads)?)?.contiguous()?; // (B, H, T, W)
+        let k = self.meeting(&format!("{h}.k_norm"), &heads(d, m.kv_heads)?)?; // (B, K, T, W)
+        let k = repeat(&k, m.heads / m.kv_heads)?; // (B, H, T, W)
         let v = repeat(&heads(d + m.kv_heads * width, m.kv_heads)?, m.heads / m.kv_heads)?; // (B, H, T, W)
         let weights = attention_weights(&q, &k, 1.0 / (width as f64).sqrt())?; // (B, H, T, T)
         let weights = self.dropout(weights, layer, Site::Attention)?.to_dtype(self.dtype)?;
