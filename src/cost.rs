@@ -64,13 +64,13 @@ impl Cost {
     }
 }
 
-/// Trained numbers of a GPT-2 block stack: 12·D² and some per layer where `d_ff` is 4·D and all heads have keys.
+/// Trained numbers: of GPT-2's blocks 12·D² and some per layer where `d_ff` is 4·D and all heads have keys.
 fn params(m: &ModelConfig, vocab: usize) -> u64 {
     let (d, f, kv) = (m.d_model, m.d_ff, m.d_model / m.heads * m.kv_heads);
     let linear = |inputs: usize, outputs: usize| inputs * outputs + if m.bias { outputs } else { 0 };
     let norm = if m.bias && m.norm == Norm::LayerNorm { 2 * d } else { d };
     let qk_norm = if m.qk_norm { 2 * (d / m.heads) } else { 0 };
-    let into_mlp = if m.mlp == Mlp::SwiGlu { 2 } else { 1 } * linear(d, f);
+    let into_mlp = if m.mlp == Mlp::SwiGlu { 2 * linear(d, f) } else { linear(d, f) };
     let layer = linear(d, d + 2 * kv) + linear(d, d) + into_mlp + linear(f, d) + 2 * norm + qk_norm;
     let head = if m.tie_embeddings { 0 } else { vocab * d };
     (vocab * d + positions(m) + m.layers * layer + norm + head) as u64
@@ -89,21 +89,21 @@ fn flops_per_token(m: &ModelConfig, params_without_positions: u64) -> f64 {
 
 /// What [the tape](crate::engine::tape) holds when it turns from the forward pass of one micro-batch to the backward pass,
 /// where every operation's output is kept; or while it evaluates, where that is more. Counted from `engine/tape/gpt.rs`, in
-/// numbers per token and layer: a LayerNorm keeps the centred, squared, scaled and weighted rows, and those with the bias, an RMSNorm the squared, scaled and weighted; a
-/// product its rows, the bias's and their sum; attention the copies of queries, keys and values, and six steps from scores
-/// to weights. Resident memory on a CPU was 1.0 to 1.3 times what follows from that, for models of 0.1 to 11 million
-/// parameters.
+/// numbers per token and layer: a LayerNorm keeps the centred, squared, scaled and weighted rows, and those with the bias,
+/// an RMSNorm all but the centred ones; a product its rows, the bias's and their sum; attention the copies of queries, keys
+/// and values, and six steps from scores to weights; the feed-forward sublayer one or two steps from the first product, or
+/// products, to the last. Resident memory on a CPU was 1.0 to 1.3 times what follows from that, for models of 0.1 to 11
+/// million parameters.
 fn activation_bytes(config: &RunConfig, vocab: usize) -> u64 {
     let m = &config.model;
     let (d, f, scores) = (m.d_model, m.d_ff, m.heads * m.context);
-    let qkv = d + 2 * (d / m.heads * m.kv_heads);
+    let kv = d / m.heads * m.kv_heads;
+    let qkv = d + 2 * kv;
     let product = if m.bias { 3 } else { 1 };
     let norm = match m.norm {
         Norm::LayerNorm => 4 + usize::from(m.bias),
         Norm::RmsNorm => 3,
     };
-    // Of queries and keys: three numbers for each from an RMSNorm, six halves and their concatenation from a rotation.
-    let meeting = (if m.qk_norm { 3 } else { 0 } + if m.position == Position::Rope { 4 } else { 0 }) * (d + qkv) / 2;
     let embedded = match m.position {
         Position::Learned => 2,
         Position::Sinusoidal => 3,
@@ -112,8 +112,13 @@ fn activation_bytes(config: &RunConfig, vocab: usize) -> u64 {
     let (dropped, dropped_scores) = if m.dropout > 0.0 { (4, 2) } else { (0, 0) };
     let half = config.train.dtype != Dtype::F32;
     let (width, casts) = if half { (2, 1) } else { (4, 0) };
+    // Of queries and keys: three numbers for each from an RMSNorm, six halves and their concatenation from a rotation.
+    let meeting = match (m.qk_norm, m.position == Position::Rope) {
+        (false, false) => 0,
+        (normed, rotated) => 3 * usize::from(normed) + 4 * usize::from(rotated) + 2 * casts,
+    };
     // In f32 whatever the dtype: norms, residual stream, softmax, and what is cast to it.
-    let whole = (2 * norm + 2 + dropped + 2 * casts) * d + meeting + (5 + dropped_scores + casts) * scores;
+    let whole = (2 * norm + 2 + dropped + 2 * casts) * d + meeting * (d + kv) + (5 + dropped_scores + casts) * scores;
     let inner = match m.mlp {
         Mlp::Gelu | Mlp::GeluTanh => product + 1,
         Mlp::Relu2 => product + 2,

@@ -145,9 +145,10 @@ words!(/** How positions enter. */ Position {
 });
 words!(/** The feed-forward sublayer. */ Mlp {
     /** Two matrices around the exact GELU, x·Φ(x). */ Gelu = "gelu",
-    /** Two matrices around GELU's approximation by tanh, as in the first GPT-2. */ GeluTanh = "gelu_tanh",
-    /** Two matrices around the square of what is positive (So et al., 2021). */ Relu2 = "relu2",
-    /** Three matrices: the second is gated by the SiLU of the first (Shazeer, 2020). */ SwiGlu = "swiglu",
+    /** Two matrices around GELU by tanh, x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))), as in the first GPT-2. */
+    GeluTanh = "gelu_tanh",
+    /** Two matrices around max(x, 0)² (So et al., 2021). */ Relu2 = "relu2",
+    /** Three matrices: silu(gate)·up between them, where silu(x) = x·σ(x) (Shazeer, 2020). */ SwiGlu = "swiglu",
 });
 words!(/** Where the text comes from. */ CorpusKind {
     /** Generated play-like text with a known entropy; needs no file. */ Playbook = "playbook",

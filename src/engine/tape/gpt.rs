@@ -1,5 +1,6 @@
-//! GPT-2 as nanoGPT writes it, in candle's plain operations: each has a backward pass. The fused ones of `candle_nn`
-//! (`layer_norm`, `softmax_last_dim`, …) have none and would cut the graph without a word.
+//! GPT-2 as nanoGPT writes it, and with the switches of [`crate::spec::config::ModelConfig`] Llama and others, in candle's
+//! plain operations: each has a backward pass. The fused ones of `candle_nn` (`layer_norm`, `softmax_last_dim`, `rope`, …)
+//! have none and would cut the graph without a word.
 //!
 //! B sequences of T tokens, width D, H heads of width W = D / H, K of them with keys and values of their own,
 //! vocabulary V. Matrix products and activations are in `dtype`; residual stream, norms, softmax and loss are in f32.
@@ -62,17 +63,12 @@ impl Gpt<'_> {
     /// Token embeddings (B, T, D) with what their positions add to them, if anything.
     fn positioned(&self, token: Tensor, t: usize) -> Result<Tensor> {
         match self.config.model.position {
-            Position::Learned => {
-                token.broadcast_add(&self.weight("transformer.wpe.weight")?.narrow(0, 0, t)?) // (T, D)
-            }
+            Position::Learned => token.broadcast_add(&self.weight("transformer.wpe.weight")?.narrow(0, 0, t)?),
+            // Initial embeddings are much smaller than sines: √D makes them of one size, as in the paper's section 3.4.
             Position::Sinusoidal => {
-                // Initial embeddings are much smaller than sines: √D makes them of one size, as in the paper's section 3.4.
                 let d = token.dim(2)?;
-                (token * (d as f64).sqrt())?.broadcast_add(&sinusoids(
-                    t,
-                    d,
-                    self.weight("transformer.wte.weight")?.device(),
-                )?)
+                let table = sinusoids(t, d, token.device())?; // (T, D)
+                (token * (d as f64).sqrt())?.broadcast_add(&table)
             }
             Position::Rope | Position::None => Ok(token),
         }
@@ -114,10 +110,10 @@ impl Gpt<'_> {
     fn mlp(&self, h: &str, x: &Tensor) -> Result<Tensor> {
         let up = self.linear(&format!("{h}.mlp.c_fc"), x)?; // (B, T, F)
         let inner = match self.config.model.mlp {
-            Mlp::Gelu => up.gelu_erf()?,                                                // x·Φ(x)
-            Mlp::GeluTanh => up.gelu()?,     // x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))
-            Mlp::Relu2 => up.relu()?.sqr()?, // max(x, 0)²
-            Mlp::SwiGlu => (self.linear(&format!("{h}.mlp.c_gate"), x)?.silu()? * up)?, // silu(g) = g·σ(g)
+            Mlp::Gelu => up.gelu_erf()?,
+            Mlp::GeluTanh => up.gelu()?,
+            Mlp::Relu2 => up.relu()?.sqr()?,
+            Mlp::SwiGlu => (self.linear(&format!("{h}.mlp.c_gate"), x)?.silu()? * up)?,
         };
         self.linear(&format!("{h}.mlp.c_proj"), &inner)?.to_dtype(DType::F32) // (B, T, D)
     }
