@@ -2,8 +2,9 @@
 //!
 //! Names are those of HF's GPT-2 (`transformer.h.0.attn.c_attn.weight`); weights of linear layers are (out, in), as
 //! PyTorch's `nn.Linear` stores them. What GPT-2 lacks is named in its manner: `mlp.c_gate` is the gate of a SwiGLU, a
-//! matrix of its own beside `c_fc` and `c_proj` (HF Llama's `gate_proj`, `up_proj`, `down_proj`),
-//! `attn.q_norm` and `attn.k_norm` are HF Qwen3's. The order is that of the names, so that it never depends on how a model is built.
+//! matrix of its own beside `c_fc` and `c_proj` (HF Llama's `gate_proj`, `up_proj`, `down_proj`); `attn.q_norm` and
+//! `attn.k_norm` are called as in HF's Qwen3. The order is that of the names, so that it never depends on how a model is
+//! built.
 
 use crate::spec::config::{Mlp, ModelConfig, Norm, Position};
 
