@@ -10,7 +10,7 @@ const BASE: f64 = 10_000.0;
 pub fn sinusoids(t: usize, d: usize, device: &Device) -> Result<Tensor> {
     let value = |p: usize, j: usize| {
         let angle = p as f64 / BASE.powf((j - j % 2) as f64 / d as f64);
-        (if j % 2 == 0 { angle.sin() } else { angle.cos() }) as f32
+        (if j.is_multiple_of(2) { angle.sin() } else { angle.cos() }) as f32
     };
     let values: Vec<f32> = (0..t * d).map(|i| value(i / d, i % d)).collect();
     Tensor::from_vec(values, (t, d), device)
