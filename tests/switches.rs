@@ -318,7 +318,8 @@ fn each_feed_forward_is_its_definition() {
     let (d, f) = (4, 6);
     let tanh_gelu =
         |x: f64| 0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh());
-    let inner: [(Mlp, &dyn Fn(f64, f64) -> f64); 3] = [
+    type Inner<'a> = (Mlp, &'a dyn Fn(f64, f64) -> f64);
+    let inner: [Inner<'_>; 3] = [
         (Mlp::GeluTanh, &|x, _| tanh_gelu(x)),
         (Mlp::Relu2, &|x, _| x.max(0.0).powi(2)),
         (Mlp::SwiGlu, &|x, gate| gate / (1.0 + (-gate).exp()) * x),
