@@ -6,7 +6,7 @@ pub use workspace::{Workspace, qkv_width, stride};
 
 use crate::spec::{
     RunConfig,
-    config::{Dtype, EngineKind, ModelConfig},
+    config::{Dtype, EngineKind, Mlp, ModelConfig, Norm, Position},
 };
 
 /// What a worker on a CPU holds beside all else, in bytes: the program, a small corpus, its threads. Measured: 25 MB.
@@ -39,7 +39,7 @@ impl Cost {
     pub fn of(config: &RunConfig, vocab: usize) -> Self {
         let m = &config.model;
         let params = params(m, vocab);
-        let params_without_positions = params - (m.context * m.d_model) as u64;
+        let params_without_positions = params - positions(m) as u64;
         let tokens = config.tokens_per_step() * config.train.steps;
         let flops_per_token = flops_per_token(m, params_without_positions);
         // Weights, two moments, the gradient of a step, and the sum before and after it was added, in f32.
@@ -64,18 +64,24 @@ impl Cost {
 
 /// What the CPU engine allocates, where that is the engine.
 fn workspace_bytes(config: &RunConfig, vocab: usize, threads: usize) -> Option<u64> {
-    let is_engine = config.run.device == "cpu" && config.run.engine != EngineKind::Tape;
-    is_engine.then(|| Workspace::of(config, vocab, threads).bytes)
+    (config.engine() == EngineKind::Cpu).then(|| Workspace::of(config, vocab, threads).bytes)
 }
 
-/// Trained numbers of a GPT-2 block stack: 12·D² and some per layer where `d_ff` is 4·D and all heads have keys.
+/// Trained numbers: of GPT-2's blocks 12·D² and some per layer where `d_ff` is 4·D and all heads have keys.
 fn params(m: &ModelConfig, vocab: usize) -> u64 {
     let (d, f, kv) = (m.d_model, m.d_ff, m.d_model / m.heads * m.kv_heads);
     let linear = |inputs: usize, outputs: usize| inputs * outputs + if m.bias { outputs } else { 0 };
-    let norm = if m.bias { 2 * d } else { d };
-    let layer = linear(d, d + 2 * kv) + linear(d, d) + linear(d, f) + linear(f, d) + 2 * norm;
+    let norm = if m.bias && m.norm == Norm::LayerNorm { 2 * d } else { d };
+    let qk_norm = if m.qk_norm { 2 * (d / m.heads) } else { 0 };
+    let into_mlp = if m.mlp == Mlp::SwiGlu { 2 * linear(d, f) } else { linear(d, f) };
+    let layer = linear(d, d + 2 * kv) + linear(d, d) + into_mlp + linear(f, d) + 2 * norm + qk_norm;
     let head = if m.tie_embeddings { 0 } else { vocab * d };
-    (vocab * d + m.context * d + m.layers * layer + norm + head) as u64
+    (vocab * d + positions(m) + m.layers * layer + norm + head) as u64
+}
+
+/// Numbers of the position table.
+fn positions(m: &ModelConfig) -> usize {
+    if m.position == Position::Learned { m.context * m.d_model } else { 0 }
 }
 
 /// 6N + 12·L·H·Q·T (PaLM, Chowdhery et al. 2022, appendix B, as nanoGPT's `estimate_mfu` uses it): six operations per
@@ -86,23 +92,45 @@ fn flops_per_token(m: &ModelConfig, params_without_positions: u64) -> f64 {
 
 /// What [the tape](crate::engine::tape) holds when it turns from the forward pass of one micro-batch to the backward pass,
 /// where every operation's output is kept; or while it evaluates, where that is more. Counted from `engine/tape/gpt.rs`, in
-/// numbers per token and layer: norms keep the centred, squared, scaled and weighted rows, and those with the bias; a
-/// product its rows, the bias's and their sum; attention the copies of queries, keys and values, and six steps from scores
-/// to weights. Resident memory on a CPU was 1.0 to 1.3 times what follows from that, for models of 0.1 to 11 million
-/// parameters.
+/// numbers per token and layer: a LayerNorm keeps the centred, squared, scaled and weighted rows, and those with the bias,
+/// an RMSNorm all but the centred ones; a product its rows, the bias's and their sum; attention the copies of queries, keys
+/// and values, and six steps from scores to weights; the feed-forward sublayer one or two steps from the first product, or
+/// products, to the last. Resident memory on a CPU was 1.0 to 1.3 times what follows from that, for models of 0.1 to 11
+/// million parameters.
 fn activation_bytes(config: &RunConfig, vocab: usize) -> u64 {
     let m = &config.model;
     let (d, f, scores) = (m.d_model, m.d_ff, m.heads * m.context);
-    let qkv = d + 2 * (d / m.heads * m.kv_heads);
-    let (norm, product) = if m.bias { (5, 3) } else { (4, 1) };
+    let kv = d / m.heads * m.kv_heads;
+    let qkv = d + 2 * kv;
+    let product = if m.bias { 3 } else { 1 };
+    let norm = match m.norm {
+        Norm::LayerNorm => 4 + usize::from(m.bias),
+        Norm::RmsNorm => 3,
+    };
+    let embedded = match m.position {
+        Position::Learned => 2,
+        Position::Sinusoidal => 3,
+        Position::Rope | Position::None => 1,
+    };
     let (dropped, dropped_scores) = if m.dropout > 0.0 { (4, 2) } else { (0, 0) };
     let half = config.train.dtype != Dtype::F32;
     let (width, casts) = if half { (2, 1) } else { (4, 0) };
+    // Of queries and keys: three numbers for each from an RMSNorm, and from a rotation six halves, what they are put
+    // together to, and copies of that: eight, as resident memory has it.
+    let meeting = match (m.qk_norm, m.position == Position::Rope) {
+        (false, false) => 0,
+        (normed, rotated) => 3 * usize::from(normed) + 8 * usize::from(rotated) + 2 * casts,
+    };
     // In f32 whatever the dtype: norms, residual stream, softmax, and what is cast to it.
-    let whole = (2 * norm + 2 + dropped + 2 * casts) * d + (5 + dropped_scores + casts) * scores;
-    let rest = (2 * product + 5 + 2 * casts) * d + (product + 1) * (qkv + f) + scores;
+    let whole = (2 * norm + 2 + dropped + 2 * casts) * d + meeting * (d + kv) + (5 + dropped_scores + casts) * scores;
+    let inner = match m.mlp {
+        Mlp::Gelu | Mlp::GeluTanh => product + 1,
+        Mlp::Relu2 => product + 2,
+        Mlp::SwiGlu => 2 * product + 2,
+    };
+    let rest = (2 * product + 5 + 2 * casts) * d + (product + 1) * qkv + inner * f + scores;
     let per_layer = 4 * whole + width * rest;
-    let ends = 4 * ((2 + norm) * d + 4 * vocab);
+    let ends = 4 * ((embedded + norm) * d + 4 * vocab);
     // What is computed now, and its gradient, beside what is kept.
     let now = 16 * scores.max(f).max(vocab);
     let training = config.train.batch * (m.layers * per_layer + ends + now);
@@ -150,6 +178,49 @@ mod tests {
             let ratio = of(shape, batch, engine) / megabytes;
             assert!((2.0 / 3.0..1.5).contains(&ratio), "{shape:?}, batch {batch}: {ratio} times {megabytes} MB");
         }
+    }
+
+    /// Resident memory of workers whose tape trains 4 layers of width 128, context 64, at a batch of 48.
+    #[test]
+    fn the_memory_of_switches_is_estimated_within_a_third() {
+        type Change = fn(&mut ModelConfig);
+        let all: Change = |m| {
+            (m.norm, m.position, m.mlp) = (Norm::RmsNorm, Position::Rope, Mlp::SwiGlu);
+            (m.d_ff, m.kv_heads, m.qk_norm, m.bias) = (344, 2, true, false);
+        };
+        let switches: [(Change, f64); 7] = [
+            (|_| (), 637.9),
+            (|m| m.norm = Norm::RmsNorm, 618.7),
+            (|m| m.position = Position::Rope, 757.8),
+            (|m| (m.mlp, m.d_ff) = (Mlp::SwiGlu, 344), 632.0),
+            (|m| m.mlp = Mlp::Relu2, 606.8),
+            (|m| m.qk_norm = true, 669.0),
+            (all, 513.8),
+        ];
+        for (n, (change, megabytes)) in switches.into_iter().enumerate() {
+            let mut c = config(4, 4, 128, 64);
+            change(&mut c.model);
+            (c.train.batch, c.run.device, c.run.engine) = (48, "cpu".into(), EngineKind::Tape);
+            let ratio = Cost::of(&c, 65).process_bytes(&c, 65, 1) as f64 / 1e6 / megabytes;
+            assert!((0.7..1.3).contains(&ratio), "switch {n}: {ratio} times {megabytes} MB");
+        }
+    }
+
+    /// HF's counts of Llama 2 7B, TinyLlama 1.1B (4 heads of keys) and Qwen3 8B (normed queries and keys).
+    #[test]
+    fn known_models_with_other_switches_have_their_known_sizes() {
+        let of = |(layers, heads, kv_heads): (usize, usize, usize), d_model, d_ff, qk_norm, vocab| {
+            let mut c = config(layers, heads, d_model, 4096);
+            let m = &mut c.model;
+            (m.kv_heads, m.d_ff, m.qk_norm, m.bias, m.tie_embeddings) = (kv_heads, d_ff, qk_norm, false, false);
+            (m.norm, m.position, m.mlp) = (Norm::RmsNorm, Position::Rope, Mlp::SwiGlu);
+            Cost::of(&c, vocab)
+        };
+        let llama = of((32, 32, 32), 4096, 11008, false, 32_000);
+        assert_eq!((llama.params, llama.params_without_positions), (6_738_415_616, 6_738_415_616));
+        assert_eq!(llama.flops_per_token, 46_872_944_640.0);
+        assert_eq!(of((22, 32, 4), 2048, 5632, false, 32_000).params, 1_100_048_384);
+        assert_eq!(of((36, 32, 8), 4096, 12288, true, 151_936).params, 8_190_735_360);
     }
 
     #[test]

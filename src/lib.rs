@@ -50,7 +50,7 @@
 //! | for a new | begin in |
 //! |---|---|
 //! | setting, and so a new axis | [`spec::leaf`] (the one table), [`spec::config`] |
-//! | switch of the model | [`model::Layout`], `engine/tape`, `engine/cpu` |
+//! | switch of the model | [`spec::config`], [`model::Layout`], [`cost`], `engine/tape`, `engine/cpu`; `tests/switches.rs` |
 //! | kind of plot | `report/plots/`, one file each |
 //! | executor | [`exec`] |
 //! | corpus or tokenizer | [`data`] |

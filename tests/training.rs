@@ -16,7 +16,7 @@ use exp::{
     event::{Checkpointed, Eval, Event, Outcome, Ready, Sink, Step},
     spec::{
         RunConfig,
-        config::{CorpusKind, EngineKind, OnNan},
+        config::{CorpusKind, EngineKind, Mlp, Norm, OnNan, Position},
         identity::{FORMAT, FrozenRun},
     },
     train::{self, Job, Stop, checkpoint},
@@ -193,9 +193,16 @@ impl Log {
 
 #[test]
 fn stops_and_deaths_at_any_moment_change_no_bit() {
-    for engine in [EngineKind::Tape, EngineKind::Cpu] {
+    let with = |engine| {
         let mut config = config();
         config.run.engine = engine;
+        config
+    };
+    let mut llama = with(EngineKind::Tape);
+    (llama.model.norm, llama.model.position) = (Norm::RmsNorm, Position::Rope);
+    (llama.model.mlp, llama.model.qk_norm, llama.model.bias) = (Mlp::SwiGlu, true, false);
+    for config in [with(EngineKind::Tape), with(EngineKind::Cpu), llama] {
+        let engine = config.run.engine;
         let mut straight = Bench::new(config.clone());
         let want = straight.log(&[]);
         assert_eq!(want.ready[0].engine, engine.word());

@@ -76,6 +76,7 @@ fn planned(r: &PlannedRun) -> Value {
         "id": r.frozen.id,
         "reason": reason(&r.reason),
         "config": r.frozen.config.leaves(),
+        "engine": r.frozen.config.engine().word(),
         "params": r.cost.params,
         "params_without_positions": r.cost.params_without_positions,
         "tokens": r.cost.tokens,

@@ -3,12 +3,14 @@
 //! process starts, and no bit of the result depends on it: each sum is computed by one thread in an order of its own.
 
 mod gpt;
+mod position;
 
 use std::collections::BTreeMap;
 
 use candle_core::{DType, Device, Tensor, Var, backprop::GradStore};
 use gpt::Gpt;
-pub use gpt::attention_weights;
+pub use gpt::{attention_weights, rms_norm};
+pub use position::{rotate, sinusoids};
 
 use super::{Batch, Engine, Part, Place, Update, check_tokens};
 use crate::{

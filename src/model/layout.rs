@@ -1,9 +1,12 @@
 //! Names and shapes of a model's parameters, and where each lies in the flat vectors that engines exchange.
 //!
 //! Names are those of HF's GPT-2 (`transformer.h.0.attn.c_attn.weight`); weights of linear layers are (out, in), as
-//! PyTorch's `nn.Linear` stores them. The order is that of the names, so that it never depends on how a model is built.
+//! PyTorch's `nn.Linear` stores them. What GPT-2 lacks is named in its manner: `mlp.c_gate` is the gate of a SwiGLU, a
+//! matrix of its own beside `c_fc` and `c_proj` (HF Llama's `gate_proj`, `up_proj`, `down_proj`); `attn.q_norm` and
+//! `attn.k_norm` are called as in HF's Qwen3. The order is that of the names, so that it never depends on how a model is
+//! built.
 
-use crate::spec::config::ModelConfig;
+use crate::spec::config::{Mlp, ModelConfig, Norm, Position};
 
 /// One parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,13 +53,13 @@ impl Layout {
     /// `lm_head.weight`.
     pub fn of(m: &ModelConfig, vocab: usize) -> Self {
         let (d, kv) = (m.d_model, m.d_model / m.heads * m.kv_heads);
-        let mut list = vec![
-            ("transformer.wte.weight".to_owned(), vec![vocab, d]),
-            ("transformer.wpe.weight".to_owned(), vec![m.context, d]),
-        ];
+        let mut list = vec![("transformer.wte.weight".to_owned(), vec![vocab, d])];
+        if m.position == Position::Learned {
+            list.push(("transformer.wpe.weight".to_owned(), vec![m.context, d]));
+        }
         let norm = |list: &mut Vec<_>, name: String| {
             list.push((format!("{name}.weight"), vec![d]));
-            if m.bias {
+            if m.bias && m.norm == Norm::LayerNorm {
                 list.push((format!("{name}.bias"), vec![d]));
             }
         };
@@ -71,8 +74,16 @@ impl Layout {
             norm(&mut list, format!("{h}.ln_1"));
             linear(&mut list, format!("{h}.attn.c_attn"), d + 2 * kv, d); // rows: q, then k, then v
             linear(&mut list, format!("{h}.attn.c_proj"), d, d);
+            if m.qk_norm {
+                // One scale for each number of a head, the same for all heads.
+                let scales = ["q_norm", "k_norm"].map(|name| format!("{h}.attn.{name}.weight"));
+                list.extend(scales.map(|name| (name, vec![d / m.heads])));
+            }
             norm(&mut list, format!("{h}.ln_2"));
             linear(&mut list, format!("{h}.mlp.c_fc"), m.d_ff, d);
+            if m.mlp == Mlp::SwiGlu {
+                linear(&mut list, format!("{h}.mlp.c_gate"), m.d_ff, d);
+            }
             linear(&mut list, format!("{h}.mlp.c_proj"), d, m.d_ff);
         }
         norm(&mut list, "transformer.ln_f".to_owned());

@@ -3,7 +3,8 @@
 
 use super::{
     RunConfig,
-    config::{CorpusKind, Dtype, EngineKind, Schedule, TokenizerKind},
+    config::{CorpusKind, Dtype, EngineKind, Position, Schedule, TokenizerKind},
+    leaf,
 };
 
 /// Leaves that do not go together.
@@ -17,7 +18,9 @@ pub(super) struct Conflict {
 
 /// The first conflict of a config, if it has one.
 pub(super) fn conflict(config: &RunConfig) -> Option<Conflict> {
-    [heads, kv_heads, learning_rate, corpus, tokenizer, dtype, engine, size].iter().find_map(|rule| rule(config))
+    [heads, kv_heads, rotation, learning_rate, corpus, tokenizer, dtype, engine, size]
+        .iter()
+        .find_map(|rule| rule(config))
 }
 
 fn heads(c: &RunConfig) -> Option<Conflict> {
@@ -35,6 +38,15 @@ fn kv_heads(c: &RunConfig) -> Option<Conflict> {
         leaves: &["model.kv_heads", "model.heads"],
         why: format!("`model.kv_heads` must divide `model.heads`, and {kv} does not divide {heads}"),
         hint: Some(divisors("`kv_heads`", kv, heads)),
+    })
+}
+
+fn rotation(c: &RunConfig) -> Option<Conflict> {
+    let width = c.model.d_model / c.model.heads;
+    (c.model.position == Position::Rope && !width.is_multiple_of(2)).then(|| Conflict {
+        leaves: &["model.position", "model.heads", "model.d_model"],
+        why: format!("RoPE rotates pairs of a head's numbers, and `d_model` / `heads` is {width}"),
+        hint: Some("choose `d_model` and `heads` so that a head's width is even".into()),
     })
 }
 
@@ -116,11 +128,24 @@ fn dtype(c: &RunConfig) -> Option<Conflict> {
 
 fn engine(c: &RunConfig) -> Option<Conflict> {
     let elsewhere = !matches!(c.run.device.as_str(), "auto" | "cpu");
-    (c.run.engine == EngineKind::Cpu && elsewhere).then(|| Conflict {
-        leaves: &["run.engine", "run.device"],
-        why: format!("the engine `cpu` does not compute on `{}`", c.run.device),
-        hint: Some("`engine: tape` computes on any device, `auto` takes the fastest".into()),
+    if c.run.engine == EngineKind::Cpu && elsewhere {
+        return Some(Conflict {
+            leaves: &["run.engine", "run.device"],
+            why: format!("the engine `cpu` does not compute on `{}`", c.run.device),
+            hint: Some("`engine: tape` computes on any device, `auto` takes the fastest".into()),
+        });
+    }
+    let leaf = c.beyond_cpu_engine().filter(|_| c.run.engine == EngineKind::Cpu).and_then(leaf::find)?;
+    Some(Conflict {
+        leaves: &["run.engine"],
+        why: format!("the engine `cpu` has no layers for `{}` {}", leaf.path, bare(&leaf.get(c))),
+        hint: Some("`engine: tape` knows every setting, `auto` takes the fastest that does".into()),
     })
+}
+
+/// A word without its quotes.
+fn bare(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Sizes that no machine has, which would overflow what is computed from them.

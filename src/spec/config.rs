@@ -36,6 +36,8 @@ pub struct ModelConfig {
     pub d_ff: usize,
     pub norm: Norm,
     pub position: Position,
+    pub rope_theta: f64,
+    pub qk_norm: bool,
     pub mlp: Mlp,
     pub bias: bool,
     pub tie_embeddings: bool,
@@ -133,12 +135,21 @@ macro_rules! words {
 
 words!(/** How the residual stream is normalised before each sublayer. */ Norm {
     /** Mean and variance, learned scale, bias where `model.bias` (Ba et al., 2016). */ LayerNorm = "layernorm",
+    /** The root of the mean square, learned scale, never a bias (Zhang and Sennrich, 2019). */ RmsNorm = "rmsnorm",
 });
 words!(/** How positions enter. */ Position {
     /** A trained table that is added to the token embedding. */ Learned = "learned",
+    /** Queries and keys are rotated, halves of a head as pairs, as HF's Llama does (Su et al., 2021). */ Rope = "rope",
+    /** Fixed sines and cosines, added to √`d_model` times the token embedding (Vaswani et al., 2017). */
+    Sinusoidal = "sinusoidal",
+    /** Not at all: only the causal mask tells positions apart. */ None = "none",
 });
 words!(/** The feed-forward sublayer. */ Mlp {
     /** Two matrices around the exact GELU, x·Φ(x). */ Gelu = "gelu",
+    /** Two matrices around GELU by tanh, x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))), as in the first GPT-2. */
+    GeluTanh = "gelu_tanh",
+    /** Two matrices around max(x, 0)² (So et al., 2021). */ Relu2 = "relu2",
+    /** Three matrices: silu(gate)·up between them, where silu(x) = x·σ(x) (Shazeer, 2020). */ SwiGlu = "swiglu",
 });
 words!(/** Where the text comes from. */ CorpusKind {
     /** Generated play-like text with a known entropy; needs no file. */ Playbook = "playbook",
@@ -185,6 +196,8 @@ impl Default for ModelConfig {
             d_ff: 512,
             norm: Norm::LayerNorm,
             position: Position::Learned,
+            rope_theta: 10_000.0,
+            qk_norm: false,
             mlp: Mlp::Gelu,
             bias: true,
             tie_embeddings: true,
@@ -264,6 +277,30 @@ impl RunConfig {
             .collect();
         leaves.sort_by(|a, b| a.0.cmp(&b.0));
         leaves.into_iter().collect()
+    }
+
+    /// What `run.engine` comes to on the config's device: `auto` is the CPU engine where that has layers for everything.
+    pub fn engine(&self) -> EngineKind {
+        match self.run.engine {
+            EngineKind::Auto if self.run.device == "cpu" && self.beyond_cpu_engine().is_none() => EngineKind::Cpu,
+            EngineKind::Auto => EngineKind::Tape,
+            named => named,
+        }
+    }
+
+    /// The first leaf whose value the CPU engine has no layers for.
+    pub fn beyond_cpu_engine(&self) -> Option<&'static str> {
+        let m = &self.model;
+        [
+            (m.norm != Norm::LayerNorm, "model.norm"),
+            (m.position != Position::Learned, "model.position"),
+            (m.mlp != Mlp::Gelu, "model.mlp"),
+            (m.qk_norm, "model.qk_norm"),
+            (self.train.optimizer != Optimizer::AdamW, "train.optimizer"),
+            (self.train.dtype != Dtype::F32, "train.dtype"),
+        ]
+        .into_iter()
+        .find_map(|(is_beyond, leaf)| is_beyond.then_some(leaf))
     }
 
     /// Tokens per optimizer update.

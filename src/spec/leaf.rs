@@ -142,6 +142,14 @@ fn assign<'a, T: Deserialize<'a>>(slot: &mut T, value: &'a Value) -> serde_json:
     Ok(())
 }
 
+/// Three matrices of SwiGLU then have about as many numbers as two of the others.
+fn d_ff(c: &RunConfig) -> usize {
+    match c.model.mlp {
+        Mlp::SwiGlu => (8 * c.model.d_model).div_ceil(3).next_multiple_of(8),
+        Mlp::Gelu | Mlp::GeluTanh | Mlp::Relu2 => 4 * c.model.d_model,
+    }
+}
+
 /// A tenth, in decimal: 3e-4 gives 3e-5, where the division gives 2.9999999999999997e-5, which nobody would write.
 fn tenth(x: f64) -> f64 {
     let text = format!("{x:e}");
@@ -189,13 +197,17 @@ static LEAVES: &[Leaf] = &[
         .aka(&["n_embd", "hidden_size", "hidden_dim", "embed_dim", "dim", "width"]),
     leaf!(model.context, SIZE, "64", "Tokens that the model sees at once.")
         .aka(&["block_size", "context_length", "seq_len", "seq_length", "sequence_length", "max_seq_len", "n_ctx", "n_positions"]),
-    leaf!(model.d_ff, SIZE, "4 * d_model", "Width of the feed-forward sublayer.")
-        .derived(|c| (4 * c.model.d_model).into())
+    leaf!(model.d_ff, SIZE, "4 * d_model", "Width of the feed-forward sublayer; with `mlp: swiglu` 8/3 * `d_model` by default, up to a multiple of 8.")
+        .derived(|c| d_ff(c).into())
         .aka(&["n_inner", "intermediate_size", "ffn_dim", "mlp_dim"]),
     leaf!(model.norm, Kind::Words(Norm::WORDS), "layernorm", "How the residual stream is normalised before each sublayer.")
         .aka(&["norm_type", "normalization"]),
     leaf!(model.position, Kind::Words(Position::WORDS), "learned", "How positions enter.")
         .aka(&["positions", "pos_emb", "position_embedding", "positional_encoding"]),
+    leaf!(model.rope_theta, ABOVE_0, "10000.0", "The base of RoPE's wavelengths, for `position: rope`.")
+        .aka(&["rope_base", "rotary_base", "rope_freq_base"]),
+    leaf!(model.qk_norm, Kind::Bool, "false", "Whether each head's queries and keys pass an RMSNorm before they meet.")
+        .aka(&["qk_layernorm", "use_qk_norm", "qk_rmsnorm"]),
     leaf!(model.mlp, Kind::Words(Mlp::WORDS), "gelu", "The feed-forward sublayer.")
         .aka(&["activation", "activation_function", "act"]),
     leaf!(model.bias, Kind::Bool, "true", "Whether linear layers and norms have biases.")
@@ -347,6 +359,8 @@ mod tests {
         let c = resolved(&[("lr", 0.01.into()), ("steps", 20_000.into()), ("d_model", 64.into()), ("heads", 2.into())]);
         assert_eq!((c.train.min_lr, c.train.warmup_steps, c.train.decay_steps), (0.001, 100, 20_000));
         assert_eq!((c.model.d_ff, c.model.kv_heads), (256, 2));
+        let swiglu = |width: i64| resolved(&[("mlp", "swiglu".into()), ("d_model", width.into())]).model.d_ff;
+        assert_eq!([3, 128, 4096].map(swiglu), [8, 344, 10_928]);
         assert_eq!(resolved(&[("lr", 3e-4.into())]).train.min_lr, 3e-5, "as one would write it");
         let c = resolved(&[("steps", 0.into()), ("eval.every", 7.into()), ("min_lr", 0.5.into()), ("d_ff", 9.into())]);
         assert_eq!((c.train.warmup_steps, c.train.decay_steps, c.checkpoint.every), (0, 1, 7));

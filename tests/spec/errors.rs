@@ -125,6 +125,13 @@ const BAD: &[Bad] = &[
     ),
     ("default heads", "grid:\n  d_model: [64, 30]\n", (2, 17), "4 does not divide 30", "`heads` could be 3 or 5"),
     ("heads of keys", "model: {heads: 4, kv_heads: 3}\n", (1, 29), "3 does not divide 4", "could be 2 or 4"),
+    (
+        "a head that has no pairs",
+        "position: rope\nmodel: {heads: 2, d_model: 30}\n",
+        (1, 11),
+        "`d_model` / `heads` is 15",
+        "a head's width is even",
+    ),
     ("a rising rate", "min_lr: 1e-4\ngrid: {lr: [1e-3, 1e-5]}\n", (2, 19), "would rise", "a tenth of `lr`"),
     (
         "a text without a path",
@@ -155,6 +162,13 @@ const BAD: &[Bad] = &[
         "run: {engine: cpu, device: cuda:1}\n",
         (1, 15),
         "does not compute on `cuda:1`",
+        "`engine: tape`",
+    ),
+    (
+        "what the CPU's engine lacks",
+        "run: {engine: cpu}\nnorm: rmsnorm\n",
+        (1, 15),
+        "has no layers for `model.norm` rmsnorm",
         "`engine: tape`",
     ),
     ("a giant", "layers: 100000\nd_model: 1000000\n", (2, 10), "needs about 2e19 bytes", ""),

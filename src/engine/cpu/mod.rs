@@ -39,7 +39,7 @@ use crate::{
     model::{self, Layout},
     spec::{
         RunConfig,
-        config::{self, Dtype, ModelConfig, TrainConfig},
+        config::{ModelConfig, TrainConfig},
     },
 };
 
@@ -110,12 +110,7 @@ impl Cx<'_> {
 impl Cpu {
     /// Whether this engine has layers for everything that a config asks for.
     pub fn knows(config: &RunConfig) -> bool {
-        let m = &config.model;
-        m.norm == config::Norm::LayerNorm
-            && m.position == config::Position::Learned
-            && m.mlp == config::Mlp::Gelu
-            && config.train.optimizer == config::Optimizer::AdamW
-            && config.train.dtype == Dtype::F32
+        config.beyond_cpu_engine().is_none()
     }
 
     /// The engine of a config over `vocab` tokens, with weights drawn from `train.seed`. Errors where it lacks a switch

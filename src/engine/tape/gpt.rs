@@ -1,5 +1,6 @@
-//! GPT-2 as nanoGPT writes it, in candle's plain operations: each has a backward pass. The fused ones of `candle_nn`
-//! (`layer_norm`, `softmax_last_dim`, …) have none and would cut the graph without a word.
+//! GPT-2 as nanoGPT writes it, and with the switches of [`crate::spec::config::ModelConfig`] Llama and others, in candle's
+//! plain operations: each has a backward pass. The fused ones of `candle_nn` (`layer_norm`, `softmax_last_dim`, `rope`, …)
+//! have none and would cut the graph without a word.
 //!
 //! B sequences of T tokens, width D, H heads of width W = D / H, K of them with keys and values of their own,
 //! vocabulary V. Matrix products and activations are in `dtype`; residual stream, norms, softmax and loss are in f32.
@@ -8,12 +9,16 @@ use std::collections::BTreeMap;
 
 use candle_core::{D, DType, Result, Tensor, bail};
 
+use super::position::{rotate, sinusoids};
 use crate::{
     engine::{Place, Site},
-    spec::RunConfig,
+    spec::{
+        RunConfig,
+        config::{Mlp, Norm, Position},
+    },
 };
 
-/// Added to the variance in a LayerNorm, as in PyTorch.
+/// Added to the variance in a LayerNorm, as in PyTorch, and to the mean square in an RMSNorm, as in Llama 2 and 3.
 const NORM_EPS: f64 = 1e-5;
 
 /// The network over one set of weights.
@@ -40,8 +45,8 @@ impl Gpt<'_> {
         let (b, t) = tokens.dims2()?;
         let token = self.weight("transformer.wte.weight")?.index_select(&tokens.flatten_all()?, 0)?; // (B·T, D)
         let token = token.reshape((b, t, ()))?; // (B, T, D)
-        let position = self.weight("transformer.wpe.weight")?.narrow(0, 0, t)?; // (T, D)
-        let mut x = self.dropout(token.broadcast_add(&position)?, 0, Site::Embedding)?; // (B, T, D)
+        let x = self.positioned(token, t)?;
+        let mut x = self.dropout(x, 0, Site::Embedding)?; // (B, T, D)
         for layer in 0..self.config.model.layers {
             let h = format!("transformer.h.{layer}");
             let attended = self.attention(layer, &self.norm(&format!("{h}.ln_1"), &x)?)?;
@@ -55,6 +60,34 @@ impl Gpt<'_> {
         self.product(&x, head)?.to_dtype(DType::F32) // (B, T, V)
     }
 
+    /// Token embeddings (B, T, D) with what their positions add to them, if anything.
+    fn positioned(&self, token: Tensor, t: usize) -> Result<Tensor> {
+        match self.config.model.position {
+            Position::Learned => token.broadcast_add(&self.weight("transformer.wpe.weight")?.narrow(0, 0, t)?),
+            // Initial embeddings are much smaller than sines: √D makes them of one size, as in the paper's section 3.4.
+            Position::Sinusoidal => {
+                let d = token.dim(2)?;
+                let table = sinusoids(t, d, token.device())?; // (T, D)
+                (token * (d as f64).sqrt())?.broadcast_add(&table)
+            }
+            Position::Rope | Position::None => Ok(token),
+        }
+    }
+
+    /// Queries or keys (B, n, T, W) as they meet: normalised by the named RMSNorm and then rotated by their positions,
+    /// as in Qwen3, where the model does that. In f32, or the angles of late positions would be too coarse.
+    fn meeting(&self, norm: &str, x: &Tensor) -> Result<Tensor> {
+        let m = &self.config.model;
+        let mut y = x.clone();
+        if m.qk_norm {
+            y = rms_norm(&y.to_dtype(DType::F32)?, self.weight(&format!("{norm}.weight"))?)?;
+        }
+        if m.position == Position::Rope {
+            y = rotate(&y.to_dtype(DType::F32)?, m.rope_theta)?;
+        }
+        y.to_dtype(self.dtype)
+    }
+
     /// Causal self-attention of (B, T, D), with K ≤ H heads of keys and values: query head h attends with head h·K/H.
     fn attention(&self, layer: usize, x: &Tensor) -> Result<Tensor> {
         let m = &self.config.model;
@@ -63,8 +96,9 @@ impl Gpt<'_> {
         let h = format!("transformer.h.{layer}.attn");
         let qkv = self.linear(&format!("{h}.c_attn"), x)?; // (B, T, D + 2·K·W)
         let heads = |start, n| qkv.narrow(2, start, n * width)?.reshape((b, t, n, width))?.transpose(1, 2); // (B, n, T, W)
-        let q = heads(0, m.heads)?.contiguous()?; // (B, H, T, W)
-        let k = repeat(&heads(d, m.kv_heads)?, m.heads / m.kv_heads)?; // (B, H, T, W)
+        let q = self.meeting(&format!("{h}.q_norm"), &heads(0, m.heads)?)?.contiguous()?; // (B, H, T, W)
+        let k = self.meeting(&format!("{h}.k_norm"), &heads(d, m.kv_heads)?)?; // (B, K, T, W)
+        let k = repeat(&k, m.heads / m.kv_heads)?; // (B, H, T, W)
         let v = repeat(&heads(d + m.kv_heads * width, m.kv_heads)?, m.heads / m.kv_heads)?; // (B, H, T, W)
         let weights = attention_weights(&q, &k, 1.0 / (width as f64).sqrt())?; // (B, H, T, T)
         let weights = self.dropout(weights, layer, Site::Attention)?.to_dtype(self.dtype)?;
@@ -72,14 +106,23 @@ impl Gpt<'_> {
         self.linear(&format!("{h}.c_proj"), &y)?.to_dtype(DType::F32) // (B, T, D)
     }
 
-    /// Two matrices around the exact GELU, x·Φ(x).
+    /// The feed-forward sublayer: from (B, T, D) to (B, T, F) and back.
     fn mlp(&self, h: &str, x: &Tensor) -> Result<Tensor> {
-        let inner = self.linear(&format!("{h}.mlp.c_fc"), x)?.gelu_erf()?; // (B, T, F)
+        let up = self.linear(&format!("{h}.mlp.c_fc"), x)?; // (B, T, F)
+        let inner = match self.config.model.mlp {
+            Mlp::Gelu => up.gelu_erf()?,
+            Mlp::GeluTanh => up.gelu()?,
+            Mlp::Relu2 => up.relu()?.sqr()?,
+            Mlp::SwiGlu => (self.linear(&format!("{h}.mlp.c_gate"), x)?.silu()? * up)?,
+        };
         self.linear(&format!("{h}.mlp.c_proj"), &inner)?.to_dtype(DType::F32) // (B, T, D)
     }
 
-    /// LayerNorm over the last dimension of (B, T, D), in f32.
+    /// LayerNorm or RMSNorm over the last dimension of (B, T, D), in f32.
     fn norm(&self, name: &str, x: &Tensor) -> Result<Tensor> {
+        if self.config.model.norm == Norm::RmsNorm {
+            return rms_norm(x, self.weight(&format!("{name}.weight"))?);
+        }
         let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
         let variance = centred.sqr()?.mean_keepdim(D::Minus1)?; // (B, T, 1)
         let y = centred.broadcast_mul(&(variance + NORM_EPS)?.sqrt()?.recip()?)?;
@@ -137,6 +180,12 @@ impl Gpt<'_> {
     fn bias(&self, name: &str) -> Result<Option<&Tensor>> {
         self.config.model.bias.then(|| self.weight(&format!("{name}.bias"))).transpose()
     }
+}
+
+/// `x`·w / √(mean of x² + ε) over the last dimension, in f32.
+pub fn rms_norm(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    let square = x.sqr()?.mean_keepdim(D::Minus1)?;
+    x.broadcast_mul(&(square + NORM_EPS)?.sqrt()?.recip()?)?.broadcast_mul(weight)
 }
 
 /// Softmax over the keys up to each query of `scale`·q·kᵀ: (B, H, T, T) in f32 from queries and keys (B, H, T, W).
