@@ -58,7 +58,8 @@ impl Cost {
     /// Bytes that a worker on the CPU needs at most, with so many threads: its engine's, and what the process holds beside.
     /// Each thread of the CPU engine has activations of its own, or room to pack weights in.
     pub fn process_bytes(&self, config: &RunConfig, vocab: usize, threads: usize) -> u64 {
-        workspace_bytes(config, vocab, threads).unwrap_or(self.bytes) + SAVING * self.params + PROCESS
+        let batch = (8 * config.train.batch * config.model.context) as u64; // tokens and targets
+        workspace_bytes(config, vocab, threads).unwrap_or(self.bytes) + batch + SAVING * self.params + PROCESS
     }
 }
 

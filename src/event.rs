@@ -336,6 +336,11 @@ pub enum Progress {
         /// What.
         event: Event,
     },
+    /// Its worker is gone; what becomes of it follows.
+    Left {
+        /// Which run.
+        run: RunId,
+    },
     /// It needs no worker of ours any more.
     Ended {
         /// Which run.

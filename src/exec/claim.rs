@@ -111,7 +111,7 @@ impl Claim {
         events.emit(&Event::Started(started), true)?;
         let device = device::local(&args.device, &args.id)?;
         let peak = device::peak_flops(&root.cache(), &args.id, &device, args.threads, stop);
-        if let Err(error) = &peak {
+        if let Some(error) = peak.as_ref().err().filter(|error| error.exit != Exit::Interrupted) {
             let message = format!("no MFU: {error}");
             events.emit(&Event::Warning { at: clock::now(), message }, false)?;
         }

@@ -84,6 +84,8 @@ pub struct Need {
     pub threads: usize,
     /// Bytes of the device's memory; [`u64::MAX`] where it is to be alone there.
     pub bytes: u64,
+    /// Whether the run is taken over from a worker that no longer stirs: the places that this one has are then free.
+    pub takes_over: bool,
 }
 
 /// The bytes of a device that runs may take: all but a twentieth, which is left to what nobody reckons with. `None` where
@@ -167,6 +169,9 @@ impl Slots {
             }
             None => {}
         }
+        if need.takes_over {
+            self.clear(device, need.run)?;
+        }
         let taken = self.reserve(device, need)?;
         if taken.is_err() {
             self.turns.extend(turn.map(|turn| (device.id.clone(), turn)));
@@ -187,6 +192,16 @@ impl Slots {
             (*last, *since) = (asked, now);
         }
         now - *since >= PATIENCE
+    }
+
+    /// Takes the places away that are held for a run: other files stand there then, which nobody holds. Should its worker
+    /// stir again, it finds that it lost the run, and leaves.
+    fn clear(&self, device: &DeviceInfo, run: RunId) -> Result<()> {
+        let held = held(&self.folder, |id| id == device.id)?.into_iter();
+        for file in held.filter(|file| file.reservation.as_ref().is_some_and(|said| said.run == run)) {
+            drop(Lock::seize(&file.path, "", || Ok(true))?);
+        }
+        Ok(())
     }
 
     /// Places on a device with the need written into them.
@@ -338,6 +353,9 @@ fn held(folder: &Path, is_asked_for: impl Fn(&str) -> bool) -> Result<Vec<HeldFi
     for entry in entries {
         let entry = entry.doing(Exit::Store, doing)?;
         let Some(device) = entry.file_name().to_str().and_then(device_of) else { continue };
+        if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            continue; // to open what is none may take for ever
+        }
         let path = entry.path();
         if is_asked_for(&device) && Lock::is_held(&path)? {
             let said = fs::read(&path).doing(Exit::Store, doing)?;

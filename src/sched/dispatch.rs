@@ -7,6 +7,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    io::ErrorKind,
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     time::{Duration, Instant},
 };
@@ -43,6 +44,10 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// How often runs of other processes, and the journals of all runs, are looked at.
 const LOOK: Duration = Duration::from_millis(200);
+
+/// How long to wait for another process that writes the index, while there is a sweep to look after, and at its end.
+const INDEX: Duration = Duration::from_millis(300);
+const LAST: Duration = Duration::from_secs(60);
 
 /// How often the index takes in what running runs wrote.
 const INGEST: Duration = Duration::from_millis(500);
@@ -167,6 +172,7 @@ struct Dispatcher<'a> {
 impl Dispatcher<'_> {
     fn run(mut self) -> Result<Summary> {
         let mut signals = Signals::listen()?;
+        self.store.set_patience(INDEX)?;
         self.learn_from_what_is_done()?;
         let (mut ticks, mut looks, mut ingests) = (Every::new(TICK), Every::new(LOOK), Every::new(INGEST));
         while !self.queue.is_over() {
@@ -192,6 +198,7 @@ impl Dispatcher<'_> {
                 break;
             }
         }
+        self.store.set_patience(LAST)?;
         // What the index missed stands in the folders: where it can take all in by now, nothing is lost.
         match self.index_error.take() {
             Some(error) if self.store.sync().is_err() => Err(error),
@@ -217,6 +224,8 @@ impl Dispatcher<'_> {
                     self.feed(Input::Cancelled { run })?;
                 }
                 self.learn_from(&run)?;
+                // Whatever comes next: nobody trains it now.
+                self.observer.see(&Progress::Left { run });
                 self.feed(Input::Ended { run, ended })?;
             }
         }
@@ -327,7 +336,7 @@ impl Dispatcher<'_> {
                 return Ok(vec![Input::Cancelled { run }, Input::Settled { run, state: self.catch_up(&run)? }]);
             }
             Action::Start { run, device, threads, bytes } => {
-                return Ok(vec![self.start(&device, Need { run, threads, bytes })?]);
+                return Ok(vec![self.start(&device, Need { run, threads, bytes, takes_over: false })?]);
             }
             Action::Stop { run } => self.active.get_mut(&run).into_iter().for_each(|active| active.handle.stop()),
             Action::Kill { run } => self.active.get_mut(&run).into_iter().for_each(|active| active.handle.kill()),
@@ -357,7 +366,7 @@ impl Dispatcher<'_> {
             let state = if seize.is_some() { self.without_its_worker(&run)? } else { self.catch_up(&run)? };
             return Ok(Input::Settled { run, state });
         }
-        let slot = match self.here.take(&mut self.slots, device, need)? {
+        let slot = match self.here.take(&mut self.slots, device, Need { takes_over: seize.is_some(), ..need })? {
             Ok(slot) => slot,
             Err(refusal) => return Ok(Input::Busy { run, refusal }),
         };
@@ -391,6 +400,7 @@ impl Dispatcher<'_> {
             }
             frozen = there.clone();
             frozen.config.data.path.clone_from(&planned.config.data.path);
+            frozen.config.data.tokenizer_file.clone_from(&planned.config.data.tokenizer_file);
         }
         if frozen == there {
             return Ok(());
@@ -432,7 +442,10 @@ impl Dispatcher<'_> {
             Ok(answer) => return Some(answer),
             Err(error) => error,
         };
-        if self.index_error.is_none() {
+        // One that is locked is tried again with the next that there is to take in.
+        if self.index_error.is_none() && error.io == Some(ErrorKind::WouldBlock) {
+            self.index_error = Some(error);
+        } else if self.index_error.is_none() {
             self.observer.see(&Progress::Message(format!("{error}; the runs go on, their folders keep everything")));
             self.index_error = Some(error);
         }

@@ -110,7 +110,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut slots = Slots::new(&Root::new(dir.path()));
         let mut take = |device| {
-            let need = Need { run: RunId([1; 32]), threads: 1, bytes: 10 };
+            let need = Need { run: RunId([1; 32]), threads: 1, bytes: 10, takes_over: false };
             here.take(&mut slots, device, need).unwrap().unwrap().id
         };
         assert_eq!(["cuda:0", "cuda:1", "cuda:2"].map(&mut take), ["a", "b", "c"]);

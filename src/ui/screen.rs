@@ -95,10 +95,14 @@ impl Screen {
         ));
     }
 
-    fn end(&mut self, id: RunId, state: &RunState) {
+    fn leave(&mut self, id: RunId) {
         if let Some(bar) = self.bars.remove(&id) {
             bar.finish_and_clear();
         }
+    }
+
+    fn end(&mut self, id: RunId, state: &RunState) {
+        self.leave(id);
         self.ended += 1;
         let Some(entry) = self.entries.get_mut(&id) else { return };
         match state {
@@ -148,6 +152,7 @@ impl Observer for Screen {
                 self.line(&format!("warning      {label}: {message}"));
             }
             Progress::Event { .. } => return,
+            Progress::Left { run } => self.leave(*run),
             Progress::Ended { run, state } => self.end(*run, state),
             Progress::Elsewhere { run } => {
                 let label = self.entries.get(run).map_or(String::new(), |e| e.label.clone());

@@ -7,7 +7,7 @@ fn run(n: u8) -> RunId {
 }
 
 fn need(n: u8, threads: usize, bytes: u64) -> Need {
-    Need { run: run(n), threads, bytes }
+    Need { run: run(n), threads, bytes, takes_over: false }
 }
 
 fn two(root: &Root) -> (Slots, Slots) {
@@ -293,4 +293,22 @@ fn the_name_of_a_file_tells_the_device_whatever_its_id() {
         assert_eq!(device_of(&name).as_deref(), Some(id));
         assert!(!name.contains('/'));
     }
+}
+
+#[test]
+fn who_takes_a_run_over_has_the_places_of_the_worker_that_no_longer_stirs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut a, mut b) = two(&Root::new(dir.path()));
+    let cpu = cpu(2);
+    let stopped = a.take(&cpu, need(1, 1, 1)).unwrap().unwrap();
+    let _other = a.take(&cpu, need(2, 1, 1)).unwrap().unwrap();
+    assert!(b.take(&cpu, need(1, 1, 1)).unwrap().is_err());
+    let over = b.take(&cpu, Need { takes_over: true, ..need(1, 2, 1) }).unwrap().unwrap();
+    assert_eq!(over.threads, 1, "what another run holds stays its own");
+    drop(stopped);
+    b.pass(&[]);
+    assert!(a.take(&cpu, need(3, 1, 1)).unwrap().is_err(), "the place is the new worker's now");
+    drop(over);
+    a.pass(&[]);
+    assert!(b.take(&cpu, need(3, 1, 1)).unwrap().is_ok());
 }
