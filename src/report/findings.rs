@@ -292,7 +292,7 @@ mod tests {
             "with **8 layers**. Next comes 4 layers",
             "more than seeds alone would make",
             "; a step takes 13.3 ms with 2, 1.8 times that with 4 and 3.5 times that with 8.",
-            "s that training with 2 layers takes in all, the loss is 1.769 with 2 layers, 1.8",
+            "s that training with 2 layers takes in all, the loss is 1.761 with 2 layers, 1.8",
             "at equal time it is lowest with 2 layers, though the slower ones",
             "the corpus costs 1.317 nats per character",
             "3 seeds give but a rough idea",

@@ -33,7 +33,7 @@ fn a_setting_has_one_row_with_mean_and_spread() {
     assert_eq!(table[0], head);
     assert_eq!(table.len(), 2 + 3);
     assert_eq!(table[4][..3], ["8", "3", "1.60 M"]);
-    assert!(table[4][3].starts_with("1.6427 ± 0.00") && table[4][8] == "done", "{:?}", table[4]);
+    assert!(table[4][3].starts_with("1.6424 ± 0.00") && table[4][8] == "done", "{:?}", table[4]);
     for name in ["loss_vs_depth.png", "learning_curves.png", "throughput.png"] {
         assert!(page.contains(&format!("]({name})")));
     }
