@@ -68,7 +68,7 @@
 //! - A recorded process is signalled only where it is known to be that process ([`base::machine::Identity`]).
 //! - A GPU goes by its UUID from slot to worker; `cuda:N` is what people call it ([`exec::device`]).
 //! - A core is given to one run at a time, and a device's memory to as many as fit into it beside what other programs
-//!   hold, until both the scheduler and the worker that held it are gone ([`exec::slots`]).
+//!   hold, until both the scheduler and the worker that held it are gone, or their run was taken over ([`exec::slots`]).
 //! - What cannot be listed or read is never taken for what is not there.
 //! - An error keeps what the system answered: what waits for a person (a full disk, a missing right) is not tried again.
 //! - One value per step: events after the step that a later attempt resumed from are void.

@@ -2,7 +2,8 @@
 //! each core, a GPU as many as runs fit into its memory. So all `exp` processes of one root together never put more
 //! threads on a CPU than it has cores, nor more runs on a device than its memory holds. The kernel frees a lock when its
 //! holders are gone: the scheduler that took it and the worker that it started there, which goes on for a while after a
-//! scheduler that was killed. Who is gone reserves nothing any more, whatever its file still says.
+//! scheduler that was killed. Who is gone reserves nothing any more, whatever its file still says; nor does a worker that no
+//! longer stirs, once its run is taken over.
 //!
 //! Each held file says which run it is held for, how many bytes are reserved for that, and how many other programs held
 //! when it was taken. A run is let onto a device beside others while what is reserved, what other programs hold and what
@@ -197,9 +198,12 @@ impl Slots {
     /// Takes the places away that are held for a run: other files stand there then, which nobody holds. Should its worker
     /// stir again, it finds that it lost the run, and leaves.
     fn clear(&self, device: &DeviceInfo, run: RunId) -> Result<()> {
+        let is_for_it = |said: &Reservation| said.run == run;
         let held = held(&self.folder, |id| id == device.id)?.into_iter();
-        for file in held.filter(|file| file.reservation.as_ref().is_some_and(|said| said.run == run)) {
-            drop(Lock::seize(&file.path, "", || Ok(true))?);
+        for HeldFile { path, .. } in held.filter(|file| file.reservation.as_ref().is_some_and(is_for_it)) {
+            // It may have been given to another run meanwhile.
+            let still = || Ok(serde_json::from_slice(&fs::read(&path)?).is_ok_and(|said| is_for_it(&said)));
+            drop(Lock::seize(&path, "", still)?);
         }
         Ok(())
     }
