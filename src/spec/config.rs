@@ -35,6 +35,7 @@ pub struct ModelConfig {
     pub context: usize,
     pub d_ff: usize,
     pub norm: Norm,
+    pub norm_eps: f64,
     pub position: Position,
     pub rope_theta: f64,
     pub qk_norm: bool,
@@ -195,6 +196,7 @@ impl Default for ModelConfig {
             context: 64,
             d_ff: 512,
             norm: Norm::LayerNorm,
+            norm_eps: 1e-5,
             position: Position::Learned,
             rope_theta: 10_000.0,
             qk_norm: false,
@@ -293,6 +295,7 @@ impl RunConfig {
         let m = &self.model;
         [
             (m.norm != Norm::LayerNorm, "model.norm"),
+            (m.norm_eps != ModelConfig::default().norm_eps, "model.norm_eps"),
             (m.position != Position::Learned, "model.position"),
             (m.mlp != Mlp::Gelu, "model.mlp"),
             (m.qk_norm, "model.qk_norm"),

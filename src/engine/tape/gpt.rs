@@ -18,9 +18,6 @@ use crate::{
     },
 };
 
-/// Added to the variance in a LayerNorm, as in PyTorch, and to the mean square in an RMSNorm, as in Llama 2 and 3.
-const NORM_EPS: f64 = 1e-5;
-
 /// The network over one set of weights.
 pub struct Gpt<'a> {
     /// The shape and switches of the model, and the seed of its dropout masks.
@@ -80,7 +77,7 @@ impl Gpt<'_> {
         let m = &self.config.model;
         let mut y = x.clone();
         if m.qk_norm {
-            y = rms_norm(&y.to_dtype(DType::F32)?, self.weight(&format!("{norm}.weight"))?)?;
+            y = rms_norm(&y.to_dtype(DType::F32)?, self.weight(&format!("{norm}.weight"))?, m.norm_eps)?;
         }
         if m.position == Position::Rope {
             y = rotate(&y.to_dtype(DType::F32)?, m.rope_theta)?;
@@ -120,12 +117,13 @@ impl Gpt<'_> {
 
     /// LayerNorm or RMSNorm over the last dimension of (B, T, D), in f32.
     fn norm(&self, name: &str, x: &Tensor) -> Result<Tensor> {
+        let eps = self.config.model.norm_eps;
         if self.config.model.norm == Norm::RmsNorm {
-            return rms_norm(x, self.weight(&format!("{name}.weight"))?);
+            return rms_norm(x, self.weight(&format!("{name}.weight"))?, eps);
         }
         let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
         let variance = centred.sqr()?.mean_keepdim(D::Minus1)?; // (B, T, 1)
-        let y = centred.broadcast_mul(&(variance + NORM_EPS)?.sqrt()?.recip()?)?;
+        let y = centred.broadcast_mul(&(variance + eps)?.sqrt()?.recip()?)?;
         let y = y.broadcast_mul(self.weight(&format!("{name}.weight"))?)?;
         match self.bias(name)? {
             Some(bias) => y.broadcast_add(bias),
@@ -182,10 +180,10 @@ impl Gpt<'_> {
     }
 }
 
-/// `x`·w / √(mean of x² + ε) over the last dimension, in f32.
-pub fn rms_norm(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+/// `x`·w / √(mean of x² + `eps`) over the last dimension, in f32.
+pub fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
     let square = x.sqr()?.mean_keepdim(D::Minus1)?;
-    x.broadcast_mul(&(square + NORM_EPS)?.sqrt()?.recip()?)?.broadcast_mul(weight)
+    x.broadcast_mul(&(square + eps)?.sqrt()?.recip()?)?.broadcast_mul(weight)
 }
 
 /// Softmax over the keys up to each query of `scale`·q·kᵀ: (B, H, T, T) in f32 from queries and keys (B, H, T, W).
