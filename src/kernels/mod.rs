@@ -8,10 +8,12 @@ pub mod attention;
 pub mod buffer;
 pub mod columns;
 pub mod gemm;
+pub mod heads;
 pub mod loss;
 pub mod norm;
 pub mod pack;
 pub mod pointwise;
+pub mod position;
 pub mod simd;
 
 pub use buffer::Buffer;

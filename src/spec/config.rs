@@ -294,8 +294,6 @@ impl RunConfig {
     pub fn beyond_cpu_engine(&self) -> Option<&'static str> {
         let m = &self.model;
         [
-            (m.norm != Norm::LayerNorm, "model.norm"),
-            (m.norm_eps != ModelConfig::default().norm_eps, "model.norm_eps"),
             (m.position != Position::Learned, "model.position"),
             (m.mlp != Mlp::Gelu, "model.mlp"),
             (m.qk_norm, "model.qk_norm"),

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     engine::Site,
     kernels::{norm, pointwise},
+    spec::config::Norm as Kind,
 };
 
 impl Matrix {
@@ -77,15 +78,16 @@ pub fn block_backward(
 /// y = norm(x)
 pub fn norm_forward(cx: &Cx, rows: usize, w: &Norm, x: &Matrix, acts: &mut NormActs, y: &mut Matrix) {
     let (width, ld, height) = (x.width, x.ld, cx.block(rows));
-    let (weight, bias) = cx.norm(w);
+    let ((weight, bias), eps) = (cx.norm(w), cx.model.norm_eps as f32);
     let blocks = (
         x.rows(rows).par_chunks(height * ld),
         acts.normal.rows_mut(rows).par_chunks_mut(height * ld),
         acts.inverse[..rows].par_chunks_mut(height),
         y.rows_mut(rows).par_chunks_mut(height * ld),
     );
-    cx.each(blocks.into_par_iter()).for_each(|(x, normal, inverse, y)| {
-        norm::layer_norm(cx.level, width, ld, x, weight, bias, normal, inverse, y);
+    cx.each(blocks.into_par_iter()).for_each(|(x, normal, inverse, y)| match cx.model.norm {
+        Kind::LayerNorm => norm::layer_norm(cx.level, width, ld, x, weight, bias, eps, normal, inverse, y),
+        Kind::RmsNorm => norm::rms_norm(cx.level, width, ld, x, weight, eps, normal, inverse, y),
     });
 }
 
@@ -95,7 +97,7 @@ pub fn norm_again(cx: &Cx, rows: usize, w: &Norm, acts: &NormActs, y: &mut Matri
     let (weight, bias) = cx.norm(w);
     let blocks = (acts.normal.rows(rows).par_chunks(height * ld), y.rows_mut(rows).par_chunks_mut(height * ld));
     cx.each(blocks.into_par_iter())
-        .for_each(|(normal, y)| norm::layer_norm_again(cx.level, width, ld, normal, weight, bias, y));
+        .for_each(|(normal, y)| norm::norm_again(cx.level, width, ld, normal, weight, bias, y));
 }
 
 /// Takes the gradient of a norm's output in `mixed`, adds that of its input to `dx` and those of its weights to `grads`.
@@ -108,11 +110,12 @@ pub fn norm_backward(cx: &Cx, rows: usize, w: &Norm, acts: &NormActs, p: &mut Pa
         p.dx.rows_mut(rows).par_chunks_mut(height * ld),
     );
     let (weight, _) = cx.norm(w);
-    cx.each(blocks.into_par_iter()).for_each(|(dy, normal, inverse, dx)| {
-        norm::layer_norm_backward(cx.level, width, ld, dy, normal, inverse, weight, dx);
+    cx.each(blocks.into_par_iter()).for_each(|(dy, normal, inverse, dx)| match cx.model.norm {
+        Kind::LayerNorm => norm::layer_norm_backward(cx.level, width, ld, dy, normal, inverse, weight, dx),
+        Kind::RmsNorm => norm::rms_norm_backward(cx.level, width, ld, dy, normal, inverse, weight, dx),
     });
     let (dweight, dbias) = w.grads(grads);
-    norm::layer_norm_weights_backward(cx.level, ld, p.mixed.rows(rows), acts.normal.rows(rows), dweight, dbias);
+    norm::weights_backward(cx.level, ld, p.mixed.rows(rows), acts.normal.rows(rows), dweight, dbias);
 }
 
 fn gelu(cx: &Cx, rows: usize, inner: &mut Matrix, slope: &mut Matrix, keep: bool) {

@@ -34,9 +34,9 @@ impl Matrix {
 
 /// What a norm leaves for its backward pass.
 pub struct NormActs {
-    /// (x - mean) / std, (R, D)
+    /// The normalised rows, (R, D)
     pub normal: Matrix,
-    /// 1 / std, (R)
+    /// By what each was multiplied, (R)
     pub inverse: Buffer,
 }
 
