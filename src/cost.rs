@@ -2,7 +2,7 @@
 
 mod workspace;
 
-pub use workspace::{Workspace, qkv_width, stride};
+pub use workspace::{Workspace, qk_width, qkv_width, stride};
 
 use crate::spec::{
     RunConfig,

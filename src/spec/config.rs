@@ -292,16 +292,9 @@ impl RunConfig {
 
     /// The first leaf whose value the CPU engine has no layers for.
     pub fn beyond_cpu_engine(&self) -> Option<&'static str> {
-        let m = &self.model;
-        [
-            (m.position != Position::Learned, "model.position"),
-            (m.mlp != Mlp::Gelu, "model.mlp"),
-            (m.qk_norm, "model.qk_norm"),
-            (self.train.optimizer != Optimizer::AdamW, "train.optimizer"),
-            (self.train.dtype != Dtype::F32, "train.dtype"),
-        ]
-        .into_iter()
-        .find_map(|(is_beyond, leaf)| is_beyond.then_some(leaf))
+        [(self.train.optimizer != Optimizer::AdamW, "train.optimizer"), (self.train.dtype != Dtype::F32, "train.dtype")]
+            .into_iter()
+            .find_map(|(is_beyond, leaf)| is_beyond.then_some(leaf))
     }
 
     /// Tokens per optimizer update.
