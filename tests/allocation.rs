@@ -51,7 +51,7 @@ fn configs() -> Vec<(RunConfig, usize)> {
     (m.bias, m.tie_embeddings, medium.train.batch) = (false, false, 5);
     let mut large = medium.clone();
     (large.model.d_model, large.model.d_ff, large.train.batch) = (2000, 1800, 2);
-    let mut switched = vec![(small.clone(), 65), (medium.clone(), 300), (large.clone(), 300), (small.clone(), 65)];
+    let mut switched = vec![(small.clone(), 65), (medium.clone(), 300), (medium.clone(), 300), (small.clone(), 65)];
     for (i, (c, _)) in switched.iter_mut().enumerate() {
         let m = &mut c.model;
         (m.norm, m.qk_norm) = (Norm::RmsNorm, i != 3);

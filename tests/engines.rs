@@ -168,36 +168,37 @@ fn train(c: &RunConfig, vocab: usize, threads: usize, level: Level) -> (Vec<f64>
     (numbers, [[p, cpu.read(Part::Grads).unwrap()].concat(), m, v, logits])
 }
 
+/// GPT-2's block, Llama's with every switch that it could have, and one that takes the other ways through the layers.
+fn blocks() -> [RunConfig; 3] {
+    let mut all = [(); 3].map(|()| RunConfig::default());
+    let [_, llama, other] = all.each_mut().map(|c| &mut c.model);
+    (llama.norm, llama.position, llama.mlp, llama.qk_norm) = (Norm::RmsNorm, Position::Rope, Mlp::SwiGlu, true);
+    (llama.bias, llama.tie_embeddings) = (false, false);
+    (other.position, other.mlp, other.qk_norm, other.norm_eps) = (Position::Sinusoidal, Mlp::Relu2, true, 1e-3);
+    all
+}
+
 /// Two parts, packed weights, and threads that help each other.
 #[test]
-fn a_medium_model_agrees_and_does_not_depend_on_threads() {
-    let mut c = RunConfig::default();
-    let m = &mut c.model;
-    (m.layers, m.heads, m.kv_heads, m.d_model, m.context, m.d_ff) = (2, 6, 2, 96, 40, 400);
-    agree_for_any_threads(c);
+fn medium_models_agree_and_do_not_depend_on_threads() {
+    for mut c in blocks() {
+        let m = &mut c.model;
+        (m.layers, m.heads, m.kv_heads, m.d_model, m.context, m.d_ff) = (2, 6, 2, 96, 40, 400);
+        agrees_for_any_threads(c, 50_257);
+    }
 }
 
 /// One part, threads that share each operation, weights packed as they are used.
 #[test]
-fn a_large_model_agrees_and_does_not_depend_on_threads() {
-    let mut c = RunConfig::default();
-    let m = &mut c.model;
-    (m.layers, m.heads, m.kv_heads, m.d_model, m.context, m.d_ff) = (1, 6, 2, 672, 12, 700);
-    agree_for_any_threads(c);
+fn large_models_agree_and_do_not_depend_on_threads() {
+    for mut c in blocks().into_iter().take(2) {
+        let m = &mut c.model;
+        (m.layers, m.heads, m.kv_heads, m.d_model, m.context, m.d_ff) = (1, 6, 2, 672, 12, 700);
+        agrees_for_any_threads(c, 50_257);
+    }
 }
 
-/// With GPT-2's block, and with two that take every other way through the layers.
-fn agree_for_any_threads(c: RunConfig) {
-    let mut others = [c.clone(), c.clone()];
-    let [llama, other] = others.each_mut().map(|c| &mut c.model);
-    (llama.norm, llama.position, llama.mlp, llama.qk_norm) = (Norm::RmsNorm, Position::Rope, Mlp::SwiGlu, true);
-    (llama.bias, llama.tie_embeddings) = (false, false);
-    (other.position, other.mlp, other.qk_norm, other.norm_eps) = (Position::Sinusoidal, Mlp::Relu2, true, 1e-3);
-    [c].into_iter().chain(others).for_each(agrees_for_any_threads);
-}
-
-fn agrees_for_any_threads(mut c: RunConfig) {
-    let vocab = 50_257;
+fn agrees_for_any_threads(mut c: RunConfig, vocab: usize) {
     (c.model.dropout, c.train.batch, c.train.grad_accum) = (0.1, 3, 2);
     compare(&c, vocab, Level::available()[0]);
     let first = train(&c, vocab, 1, Level::available()[0]);
