@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::{
     Cx, Micro, attention, heads,
     linear::{self, Rows, RowsMut},
-    weights::{Block, Inner, Linear, Norm},
+    weights::{Activation, Block, Linear, Norm},
     workspace::{BlockActs, Matrix, NormActs, Passing},
 };
 use crate::{
@@ -122,17 +122,17 @@ pub fn norm_backward(cx: &Cx, rows: usize, w: &Norm, acts: &NormActs, p: &mut Pa
 fn mlp_forward(cx: &Cx, rows: usize, w: &Block, acts: &mut BlockActs, p: &Passing, keep: bool) {
     let (level, BlockActs { inner, slope, gate_slope, .. }) = (cx.level, acts);
     linear::forward(cx, &w.up, rows, p.normed.read(rows), inner.write(rows), &p.packs);
-    match (&w.inner, keep) {
-        (Inner::Gelu, false) => each(cx, rows, inner, |x| pointwise::gelu(level, x)),
-        (Inner::Gelu, true) => {
+    match (&w.activation, keep) {
+        (Activation::Gelu, false) => each(cx, rows, inner, |x| pointwise::gelu(level, x)),
+        (Activation::Gelu, true) => {
             each_of_two(cx, rows, slope, inner, |slope, x| pointwise::gelu_with_slope(level, x, slope));
         }
-        (Inner::GeluTanh, false) => each(cx, rows, inner, |x| pointwise::gelu_tanh(level, x)),
-        (Inner::GeluTanh, true) => {
+        (Activation::GeluTanh, false) => each(cx, rows, inner, |x| pointwise::gelu_tanh(level, x)),
+        (Activation::GeluTanh, true) => {
             each_of_two(cx, rows, slope, inner, |slope, x| pointwise::gelu_tanh_with_slope(level, x, slope));
         }
-        (Inner::Relu2, _) => each(cx, rows, inner, |x| pointwise::relu2(level, x)),
-        (Inner::SwiGlu(w_gate), _) => {
+        (Activation::Relu2, _) => each(cx, rows, inner, |x| pointwise::relu2(level, x)),
+        (Activation::SwiGlu(w_gate), _) => {
             let gate = slope; // that of the output towards `up` will replace it
             linear::forward(cx, w_gate, rows, p.normed.read(rows), gate.write(rows), &p.packs);
             if keep {
@@ -157,19 +157,19 @@ fn mlp_backward(
     fresh: bool,
 ) {
     let (level, BlockActs { inner, slope, gate_slope, .. }, dinner) = (cx.level, acts, &mut p.dinner);
-    match &w.inner {
-        Inner::Gelu | Inner::GeluTanh => {
+    match &w.activation {
+        Activation::Gelu | Activation::GeluTanh => {
             each_of_two(cx, rows, slope, dinner, |slope, d| pointwise::multiply(level, slope, d));
         }
-        Inner::Relu2 => each_of_two(cx, rows, inner, dinner, |y, d| pointwise::relu2_backward(level, y, d)),
-        Inner::SwiGlu(_) => each_of_three(cx, rows, dinner, slope, gate_slope, |d, towards_up, towards_gate| {
+        Activation::Relu2 => each_of_two(cx, rows, inner, dinner, |y, d| pointwise::relu2_backward(level, y, d)),
+        Activation::SwiGlu(_) => each_of_three(cx, rows, dinner, slope, gate_slope, |d, towards_up, towards_gate| {
             pointwise::swiglu_backward(level, d, towards_up, towards_gate);
         }),
     }
     let normed = p.normed.read(rows);
     linear::backward_weight(cx, &w.up, rows, p.dinner.read(rows), normed, grads, fresh);
     linear::backward_input(cx, &w.up, rows, p.dinner.read(rows), p.mixed.write(rows), &p.packs);
-    if let Inner::SwiGlu(w_gate) = &w.inner {
+    if let Activation::SwiGlu(w_gate) = &w.activation {
         let dgate = gate_slope.read(rows); // it has been replaced
         linear::backward_weight(cx, w_gate, rows, dgate, normed, grads, fresh);
         linear::backward_input_onto(cx, w_gate, rows, dgate, p.mixed.write(rows), &p.packs);

@@ -35,7 +35,7 @@ pub struct HeadNorms {
 }
 
 /// What an MLP does between its matrices.
-pub enum Inner {
+pub enum Activation {
     Gelu,
     GeluTanh,
     Relu2,
@@ -51,7 +51,7 @@ pub struct Block {
     pub out: Linear,
     pub norm2: Norm,
     pub up: Linear,
-    pub inner: Inner,
+    pub activation: Activation,
     pub down: Linear,
 }
 
@@ -96,11 +96,11 @@ impl Weights {
                     out: linear(&format!("{h}.attn.c_proj"), m.d_model),
                     norm2: norm(&format!("{h}.ln_2")),
                     up: linear(&format!("{h}.mlp.c_fc"), m.d_model),
-                    inner: match m.mlp {
-                        Mlp::Gelu => Inner::Gelu,
-                        Mlp::GeluTanh => Inner::GeluTanh,
-                        Mlp::Relu2 => Inner::Relu2,
-                        Mlp::SwiGlu => Inner::SwiGlu(linear(&format!("{h}.mlp.c_gate"), m.d_model)),
+                    activation: match m.mlp {
+                        Mlp::Gelu => Activation::Gelu,
+                        Mlp::GeluTanh => Activation::GeluTanh,
+                        Mlp::Relu2 => Activation::Relu2,
+                        Mlp::SwiGlu => Activation::SwiGlu(linear(&format!("{h}.mlp.c_gate"), m.d_model)),
                     },
                     down: linear(&format!("{h}.mlp.c_proj"), m.d_ff),
                 }
@@ -143,7 +143,7 @@ impl Weights {
 
 impl Block {
     fn linears(&self) -> impl Iterator<Item = &Linear> {
-        let gate = if let Inner::SwiGlu(gate) = &self.inner { Some(gate) } else { None };
+        let gate = if let Activation::SwiGlu(gate) = &self.activation { Some(gate) } else { None };
         [&self.qkv, &self.out, &self.up].into_iter().chain(gate).chain([&self.down])
     }
 }
