@@ -53,7 +53,7 @@ pub struct Args {
     tokens: u32,
 
     /// What logits are divided by: below 1 the likely becomes likelier, 0 takes the likeliest token
-    #[arg(long, value_name = "T", default_value_t = 1.0, value_parser = temperature)]
+    #[arg(long, value_name = "T", default_value_t = 1.0, value_parser = temperature, allow_hyphen_values = true)]
     temperature: f64,
 
     /// Draw from the K likeliest tokens only

@@ -202,7 +202,7 @@ static LEAVES: &[Leaf] = &[
         .aka(&["n_inner", "intermediate_size", "ffn_dim", "mlp_dim"]),
     leaf!(model.norm, Kind::Words(Norm::WORDS), "layernorm", "How the residual stream is normalised before each sublayer.")
         .aka(&["norm_type", "normalization"]),
-    leaf!(model.norm_eps, ABOVE_0, "1e-5", "What norms add to the variance or the mean square, so that they never divide by 0.")
+    leaf!(model.norm_eps, ABOVE_0, "0.00001", "What norms add to the variance or the mean square, so that they never divide by 0.")
         .aka(&["layer_norm_epsilon", "layer_norm_eps", "rms_norm_eps", "ln_eps"]),
     leaf!(model.position, Kind::Words(Position::WORDS), "learned", "How positions enter.")
         .aka(&["positions", "pos_emb", "position_embedding", "positional_encoding"]),
