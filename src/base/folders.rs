@@ -4,9 +4,11 @@
 //! runs/exp.db                                   the index
 //! runs/exp.db.lock                              held while the index is opened, made or replaced
 //! runs/cache/                                   token caches, measured peaks
+//! runs/tokenizers/<blake3>.json                 the files of tokenizers that runs were trained with
 //! runs/slots/<host>/                            the places on a machine's devices, a lock each: who has them, for how much
 //! runs/experiments/<name>/journal.jsonl         what each `exp run` of the spec expanded to
 //! runs/<id16>/config.json                       the frozen config, the whole id, the corpus's hash
+//! runs/<id16>/tokenizer.json                    what its tokens mean
 //! runs/<id16>/lock                              held by the worker that trains the run; its lease
 //! runs/<id16>/lock.seize                        held while a run is taken over whose worker no longer stirs
 //! runs/<id16>/journal.jsonl                     what other commands say of the run
@@ -15,6 +17,7 @@
 //! runs/<id16>/checkpoints/step-N.attempt-K/     a checkpoint; once it is none: damaged-step-N... (not what was written),
 //!                                               bad-step-N... (failed to load twice), void-step-N... (a later attempt
 //!                                               went on from before it); of the damaged and bad the newest two are kept
+//! runs/<id16>/samples/step-N.attempt-K.txt      a text that the model wrote
 //! reports/<name>/                               pictures, tables
 //! ```
 
@@ -57,6 +60,11 @@ impl Root {
     /// Token caches and measured peaks.
     pub fn cache(&self) -> PathBuf {
         self.runs().join("cache")
+    }
+
+    /// The file of a tokenizer, by the hash of its content.
+    pub fn tokenizer(&self, blake3: &str) -> PathBuf {
+        self.runs().join("tokenizers").join(format!("{blake3}.json"))
     }
 
     /// One lock per CPU core or GPU of a machine: several machines may share a root, and each has its own cores.
@@ -129,6 +137,11 @@ impl RunFolder {
         self.path.join("config.json")
     }
 
+    /// What its tokens mean.
+    pub fn tokenizer(&self) -> PathBuf {
+        self.path.join("tokenizer.json")
+    }
+
     /// Held by the worker that trains the run.
     pub fn lock(&self) -> PathBuf {
         self.path.join("lock")
@@ -157,6 +170,16 @@ impl RunFolder {
     /// All checkpoints.
     pub fn checkpoints(&self) -> PathBuf {
         self.path.join("checkpoints")
+    }
+
+    /// A text that the model wrote after `step` updates.
+    pub fn sample(&self, step: u64, attempt: u32) -> PathBuf {
+        self.path.join("samples").join(format!("step-{step}.attempt-{attempt}.txt"))
+    }
+
+    /// How a path within the run's folder is written down.
+    pub fn relative(&self, path: &Path) -> String {
+        path.strip_prefix(&self.path).unwrap_or(path).display().to_string()
     }
 
     /// The numbers of the attempts that have a folder, ascending; none where the run has no folder.
