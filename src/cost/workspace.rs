@@ -12,7 +12,7 @@
 //! 0.242 of PyTorch's.
 
 use crate::{
-    kernels::{Buffer, attention::Scratch, pack::packed_len, position::Rotations},
+    kernels::{Buffer, attention::Scratch, pack::packed_len},
     model::Layout,
     spec::{
         RunConfig,
@@ -133,7 +133,7 @@ impl Workspace {
         let worker = m.layers * layer + norm + passing + logits + rooms;
         let positions = match m.position {
             Position::Sinusoidal => Buffer::bytes(m.context * d),
-            Position::Rope => Rotations::bytes(m.context, d / m.heads),
+            Position::Rope => 2 * Buffer::bytes(m.context * (d / m.heads / 2)),
             Position::Learned | Position::None => 0,
         };
         let whole = (3 + self.parts) * Buffer::bytes(self.params) + Buffer::bytes(self.packed) + positions;

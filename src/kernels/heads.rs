@@ -1,5 +1,6 @@
-//! An RMSNorm of each head of queries and keys, as in Qwen3 (Dehghani et al., 2023, had LayerNorm there): in place, with
-//! one scale for all heads of queries and one for those of keys.
+//! What queries and keys go through before they meet, in place: an RMSNorm of each head, as in Qwen3 (Dehghani et al., 2023,
+//! had LayerNorm there), with one scale for all heads of queries and one for those of keys; and rotary positions (Su et
+//! al., 2021).
 //!
 //! In each row the heads of queries lie side by side, then those of keys; what follows them is left alone.
 
@@ -91,10 +92,105 @@ kernel! {
     }
 }
 
+/// Which way heads are rotated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By their position's angles.
+    On,
+    /// By the negative ones: that undoes it, and takes the gradient of what was rotated to that of what it was.
+    Back,
+}
+
+kernel! {
+    /// Rotates the first `heads` of `width` numbers in each row of `x`, `ld` apart. The numbers at j and j + width/2 are a
+    /// pair, as in HF's Llama. `tables` are the cosines and sines of the angles, (context, width/2) each. The rows are the
+    /// positions `first` and on up to the context's end, and then from 0 again.
+    pub fn rotate(
+        s,
+        tables: [&[f32]; 2],
+        width: usize,
+        first: usize,
+        context: usize,
+        heads: usize,
+        ld: usize,
+        x: &mut [f32],
+        way: Way,
+    ) {
+        let (half, sign) = (width / 2, s.splat(if way == Way::Back { -1.0 } else { 1.0 }));
+        for (row, x) in x.chunks_mut(ld).enumerate() {
+            let at = (first + row) % context * half;
+            let [cos, sin] = tables.map(#[inline(always)] |t| &t[at..at + half]);
+            for head in x[..heads * width].chunks_exact_mut(width) {
+                let (a, b) = head.split_at_mut(half);
+                s.along(half, #[inline(always)] |i, len| {
+                    let (c, d) = (s.get(cos, i, len), s.mul(sign, s.get(sin, i, len)));
+                    let (x, y) = (s.get(a, i, len), s.get(b, i, len));
+                    s.put(s.sub(s.mul(x, c), s.mul(y, d)), a, i, len);
+                    s.put(s.add(s.mul(y, c), s.mul(x, d)), b, i, len);
+                });
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::kernels::{Level, tests::random};
+
+    /// Cosines and sines of p · 500^(-2j/width).
+    fn angles(context: usize, width: usize) -> [Vec<f32>; 2] {
+        let half = width / 2;
+        let angle = |i: usize| (i / half) as f64 * f64::powf(500.0, -2.0 * (i % half) as f64 / width as f64);
+        [f64::cos, f64::sin].map(|f: fn(f64) -> f64| (0..context * half).map(|i| f(angle(i)) as f32).collect())
+    }
+
+    /// Against the formula of each pair: x·cos + rotate_half(x)·sin.
+    #[test]
+    fn a_rotation_is_its_formula_and_back_undoes_it() {
+        for level in Level::available() {
+            for (width, heads, context) in [(2, 1, 3), (6, 2, 5), (32, 3, 4), (36, 1, 9), (64, 2, 2)] {
+                let (rows, first, half, ld) = (2 * context, 1, width / 2, heads * width + 3);
+                let [cos, sin] = angles(context, width);
+                let before = random(1, rows * ld);
+                let mut x = before.clone();
+                let turn = |x: &mut [f32], way| rotate(level, [&cos, &sin], width, first, context, heads, ld, x, way);
+                turn(&mut x, Way::On);
+                for (i, got) in x.iter().enumerate() {
+                    let (row, column) = (i / ld, i % ld);
+                    if column >= heads * width {
+                        assert_eq!(*got, before[i], "wrote beside the heads");
+                        continue;
+                    }
+                    let (p, j) = ((first + row) % context, column % half);
+                    let angle = p as f64 * f64::powf(500.0, -2.0 * j as f64 / width as f64);
+                    let other = if column % width < half { -before[i + half] } else { before[i - half] };
+                    let want = f64::from(before[i]) * angle.cos() + f64::from(other) * angle.sin();
+                    assert!((f64::from(*got) - want).abs() < 1e-6, "{level:?} {width}: {got}, not {want}");
+                }
+                turn(&mut x, Way::Back);
+                assert!(x.iter().zip(&before).all(|(x, y)| (x - y).abs() < 1e-6), "{level:?} {width}");
+            }
+        }
+    }
+
+    /// The product with what is rotated back is that of what is rotated with what is not: so gradients go back.
+    #[test]
+    fn back_takes_a_gradient_to_the_input() {
+        for level in Level::available() {
+            let (width, context) = (20, 7);
+            let [cos, sin] = angles(context, width);
+            let (x, d) = (random(1, context * width), random(2, context * width));
+            let rotated = |x: &[f32], way| {
+                let mut x = x.to_vec();
+                rotate(level, [&cos, &sin], width, 0, context, 1, width, &mut x, way);
+                x
+            };
+            let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a * b)).sum::<f64>();
+            let (a, b) = (dot(&rotated(&x, Way::On), &d), dot(&x, &rotated(&d, Way::Back)));
+            assert!((a - b).abs() < 1e-5, "{level:?} {a} {b}");
+        }
+    }
 
     const EPS: f32 = 0.01; // large enough to be seen
 

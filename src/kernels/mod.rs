@@ -14,7 +14,6 @@ pub mod loss;
 pub mod norm;
 pub mod pack;
 pub mod pointwise;
-pub mod position;
 pub mod simd;
 
 pub use buffer::Buffer;

@@ -49,7 +49,7 @@ fn sigmoid_of<S: Simd>(s: S, x: S::V) -> (S::V, S::V) {
 /// x·σ(2z) and its slope, where z = √(2/π)·(x + 0.044715·x³): GELU by tanh, since 1 + tanh(z) is 2σ(2z).
 #[inline(always)]
 fn gelu_tanh_of<S: Simd>(s: S, x: S::V) -> (S::V, S::V) {
-    const LINEAR: f32 = 1.595_769_1; // 2·√(2/π)
+    const LINEAR: f32 = 1.595_769; // 2·√(2/π)
     const CUBIC: f32 = LINEAR * 0.044_715;
     // Beyond ±10 σ is 0 or 1 to rounding; x³ would overflow somewhere. In this order a NaN comes through.
     let near = s.max(s.splat(-10.0), s.min(s.splat(10.0), x));

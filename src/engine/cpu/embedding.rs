@@ -6,11 +6,11 @@ use rayon::prelude::*;
 
 use super::{Cx, step::Micro, workspace::Passing};
 use crate::{
-    engine::Site,
-    kernels::{
-        Buffer, pointwise,
-        position::{Rotations, sinusoids},
+    engine::{
+        Site,
+        position::{rope_angle, sinusoid},
     },
+    kernels::{Buffer, pointwise},
     model::{Layout, Param},
     spec::config::{ModelConfig, Position},
 };
@@ -21,8 +21,8 @@ pub enum Positions {
     Learned(Range<usize>),
     /// A fixed table (T, D) is added to √D times the embeddings of the tokens.
     Sinusoidal(Buffer),
-    /// They rotate queries and keys.
-    Rope(Rotations),
+    /// They rotate queries and keys, by the angles of these cosines and sines: (T, W/2) each.
+    Rope { cos: Buffer, sin: Buffer },
     /// Nothing.
     None,
 }
@@ -30,14 +30,19 @@ pub enum Positions {
 impl Positions {
     /// Those of a model whose parameters lie as in `layout`.
     pub fn of(m: &ModelConfig, layout: &Layout) -> Self {
+        let table = |width: usize, value: &dyn Fn(usize, usize) -> f32| {
+            let mut table = Buffer::zeros(m.context * width);
+            table.iter_mut().enumerate().for_each(|(i, v)| *v = value(i / width, i % width));
+            table
+        };
+        let (d, width) = (m.d_model, m.d_model / m.heads);
         match m.position {
             Position::Learned => Self::Learned(layout.get("transformer.wpe.weight").map_or(0..0, Param::range)),
-            Position::Sinusoidal => {
-                let mut table = Buffer::zeros(m.context * m.d_model);
-                sinusoids(m.d_model, &mut table);
-                Self::Sinusoidal(table)
-            }
-            Position::Rope => Self::Rope(Rotations::new(m.context, m.d_model / m.heads, m.rope_theta)),
+            Position::Sinusoidal => Self::Sinusoidal(table(d, &|p, j| sinusoid(p, j, d))),
+            Position::Rope => Self::Rope {
+                cos: table(width / 2, &|p, j| rope_angle(p, j, width, m.rope_theta).cos() as f32),
+                sin: table(width / 2, &|p, j| rope_angle(p, j, width, m.rope_theta).sin() as f32),
+            },
             Position::None => Self::None,
         }
     }
@@ -47,7 +52,7 @@ impl Positions {
         match self {
             Self::Learned(range) => (1.0, Some(&params[range.clone()])),
             Self::Sinusoidal(table) => ((width as f32).sqrt(), Some(table)),
-            Self::Rope(_) | Self::None => (1.0, None),
+            Self::Rope { .. } | Self::None => (1.0, None),
         }
     }
 }

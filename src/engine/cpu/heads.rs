@@ -10,7 +10,7 @@ use super::{
     weights::Block,
     workspace::{BlockActs, Matrix},
 };
-use crate::kernels::{heads, position::Way};
+use crate::kernels::heads::{self, Way};
 
 /// Norms and rotates the queries and keys in `qkv`.
 pub fn forward(cx: &Cx, at: &Micro, w: &Block, acts: &mut BlockActs) {
@@ -58,10 +58,10 @@ fn counts(cx: &Cx) -> [usize; 2] {
 
 /// Rotates the heads of queries and keys by their positions, where the model does that.
 fn rotate(cx: &Cx, at: &Micro, m: &mut Matrix, way: Way) {
-    let Positions::Rope(rotations) = cx.positions else { return };
-    let (rows, ld, heads) = (at.rows(), m.ld, counts(cx).into_iter().sum());
+    let Positions::Rope { cos, sin } = cx.positions else { return };
+    let (rows, ld, width, count) = (at.rows(), m.ld, cx.model.d_model / cx.model.heads, counts(cx).into_iter().sum());
     let height = cx.block(rows);
     cx.each(m.rows_mut(rows).par_chunks_mut(height * ld).enumerate()).for_each(|(i, x)| {
-        rotations.rotate(cx.level, [i * height, at.context], heads, ld, x, way);
+        heads::rotate(cx.level, [cos, sin], width, i * height, at.context, count, ld, x, way);
     });
 }
