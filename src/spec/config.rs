@@ -28,6 +28,8 @@ pub struct RunConfig {
 #[serde(default)]
 #[allow(missing_docs)]
 pub struct ModelConfig {
+    /// Whose settings filled those that the spec leaves out. The others say what the model is; this is but a name.
+    pub preset: Option<Preset>,
     pub layers: usize,
     pub heads: usize,
     pub kv_heads: usize,
@@ -134,6 +136,13 @@ macro_rules! words {
     };
 }
 
+words!(/** A known model, whose settings stand in `spec/preset.rs`. */ Preset {
+    /** GPT-2 of 124 million parameters (Radford et al., 2019). */ Gpt2 = "gpt2",
+    /** GPT-2 of 355 million. */ Gpt2Medium = "gpt2-medium",
+    /** GPT-2 of 774 million. */ Gpt2Large = "gpt2-large",
+    /** GPT-2 of 1.6 billion. */ Gpt2Xl = "gpt2-xl",
+    /** Llama 3 8B (Grattafiori et al., 2024). */ Llama = "llama",
+});
 words!(/** How the residual stream is normalised before each sublayer. */ Norm {
     /** Mean and variance, learned scale, bias where `model.bias` (Ba et al., 2016). */ LayerNorm = "layernorm",
     /** The root of the mean square, learned scale, never a bias (Zhang and Sennrich, 2019). */ RmsNorm = "rmsnorm",
@@ -189,6 +198,7 @@ words!(/** What computes a step. */ EngineKind {
 impl Default for ModelConfig {
     fn default() -> Self {
         Self {
+            preset: None,
             layers: 4,
             heads: 4,
             kv_heads: 4,
