@@ -8,7 +8,7 @@ use std::{
 use exp::{
     cost::Workspace,
     engine::{Batch, Engine, Place, Update, cpu::Cpu},
-    spec::RunConfig,
+    spec::{RunConfig, config::Optimizer},
 };
 
 /// The system's allocator, counted.
@@ -48,7 +48,9 @@ fn configs() -> Vec<(RunConfig, usize)> {
     (m.bias, m.tie_embeddings, medium.train.batch) = (false, false, 5);
     let mut large = medium.clone();
     (large.model.d_model, large.model.d_ff, large.train.batch) = (2000, 1800, 2);
-    vec![(small, 65), (medium, 300), (large, 300)]
+    let mut muon = medium.clone();
+    muon.train.optimizer = Optimizer::Muon;
+    vec![(small, 65), (medium, 300), (large, 300), (muon, 300)]
 }
 
 /// One test, since others beside it would be counted too.

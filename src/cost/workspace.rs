@@ -12,9 +12,17 @@
 //! 0.242 of PyTorch's.
 
 use crate::{
-    kernels::{Buffer, attention::Scratch, pack::packed_len},
-    model::Layout,
-    spec::{RunConfig, config::ModelConfig},
+    kernels::{
+        Buffer,
+        attention::Scratch,
+        muon::{self, Size},
+        pack::packed_len,
+    },
+    model::{Layout, hidden_matrices},
+    spec::{
+        RunConfig,
+        config::{ModelConfig, Optimizer},
+    },
 };
 
 /// How the steps of models of a size are cut up.
@@ -68,6 +76,10 @@ pub struct Workspace {
     pub pack: usize,
     /// What helpers compute head by head before it is put together; 0 where a worker has none.
     pub by_head: usize,
+    /// Threads that Muon updates a matrix each with; 0 with another optimizer.
+    pub muons: usize,
+    /// Room for one of those.
+    pub muon: Size,
     /// Bytes of everything.
     pub bytes: u64,
 }
@@ -87,7 +99,8 @@ impl Workspace {
     /// The workspace of a run over `vocab` tokens that may compute with `threads`.
     pub fn of(config: &RunConfig, vocab: usize, threads: usize) -> Self {
         let m = &config.model;
-        let (params, threads) = (Layout::of(m, vocab).len(), threads.max(1));
+        let layout = Layout::of(m, vocab);
+        let (params, threads) = (layout.len(), threads.max(1));
         let cut = Cut::of(params);
         let parts = config.train.batch.clamp(1, cut.parts);
         let (workers, helpers) = (threads.min(parts), if cut.shared { threads } else { 1 });
@@ -100,7 +113,10 @@ impl Workspace {
         let (packed, pack) =
             if cut.packed { (all_packed, 0) } else { (0, PACKED.max(packed_len(longest_sum, PANEL, PANEL))) };
         let by_head = if helpers > 1 { rows * qkv_width(m) } else { 0 };
-        let mut space = Self { parts, workers, helpers, rows, head_rows, params, packed, pack, by_head, bytes: 0 };
+        let hidden = if config.train.optimizer == Optimizer::Muon { hidden_matrices(&layout, m) } else { Vec::new() };
+        let (muons, muon) = (threads.min(hidden.len()), Size::of(hidden.iter().map(|h| [h.rows, h.cols])));
+        let mut space =
+            Self { parts, workers, helpers, rows, head_rows, params, packed, pack, by_head, muons, muon, bytes: 0 };
         space.bytes = space.count(m, vocab) as u64;
         space
     }
@@ -115,7 +131,8 @@ impl Workspace {
         let logits = Buffer::bytes(self.head_rows * stride(vocab));
         let rooms = self.helpers * (Scratch::bytes(d / m.heads, m.context) + Buffer::bytes(self.pack));
         let worker = m.layers * layer + norm + passing + logits + rooms;
-        self.workers * worker + (3 + self.parts) * Buffer::bytes(self.params) + Buffer::bytes(self.packed)
+        let muon = self.muons * muon::Scratch::bytes(self.muon);
+        self.workers * worker + (3 + self.parts) * Buffer::bytes(self.params) + Buffer::bytes(self.packed) + muon
     }
 }
 

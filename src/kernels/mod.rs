@@ -9,6 +9,7 @@ pub mod buffer;
 pub mod columns;
 pub mod gemm;
 pub mod loss;
+pub mod muon;
 pub mod norm;
 pub mod pack;
 pub mod pointwise;

@@ -75,6 +75,7 @@ pub struct TrainConfig {
     pub warmup_steps: u64,
     pub decay_steps: u64,
     pub optimizer: Optimizer,
+    pub momentum: f64,
     pub beta1: f64,
     pub beta2: f64,
     pub eps: f64,
@@ -179,6 +180,7 @@ words!(/** How the learning rate falls after the warm-up. */ Schedule {
 });
 words!(/** What turns gradients into updates. */ Optimizer {
     /** Adam with decoupled weight decay (Loshchilov and Hutter, 2019). */ AdamW = "adamw",
+    /** Orthogonalised momentum for the matrices of blocks (Jordan et al., 2024), AdamW for the rest. */ Muon = "muon",
 });
 words!(/** What activations are computed in; weights and moments stay f32. */ Dtype {
     /** 32-bit floats. */ F32 = "f32",
@@ -244,6 +246,7 @@ impl Default for TrainConfig {
             warmup_steps: 50,
             decay_steps: 500,
             optimizer: Optimizer::AdamW,
+            momentum: 0.95,
             beta1: 0.9,
             beta2: 0.99,
             eps: 1e-8,
@@ -309,7 +312,6 @@ impl RunConfig {
             (m.position != Position::Learned, "model.position"),
             (m.mlp != Mlp::Gelu, "model.mlp"),
             (m.qk_norm, "model.qk_norm"),
-            (self.train.optimizer != Optimizer::AdamW, "train.optimizer"),
             (self.train.dtype != Dtype::F32, "train.dtype"),
         ]
         .into_iter()

@@ -142,6 +142,15 @@ pub(super) fn lookup(name: &str) -> Result<usize, Vec<&'static Leaf>> {
     }
 }
 
+/// What one would write to get a config again: `path=value` of each leaf that decides its result and has not its default.
+pub fn settings(config: &RunConfig) -> Vec<String> {
+    let fixed = RunConfig::default();
+    let counting = LEAVES.iter().filter(|leaf| leaf.counts);
+    let written = counting.map(|leaf| (leaf, leaf.get(config))).filter(|(_, value)| !value.is_null());
+    let unusual = written.filter(|(leaf, value)| *value != leaf.default_in(config, &fixed));
+    unusual.map(|(leaf, value)| format!("{}={value}", leaf.path)).collect()
+}
+
 /// A config from what is set, in any order; every other leaf has what its preset has, or its default.
 pub(super) fn resolve<'a>(settings: impl Iterator<Item = (usize, &'a Value)>) -> RunConfig {
     let mut config = RunConfig::default();
@@ -285,8 +294,10 @@ static LEAVES: &[Leaf] = &[
     leaf!(train.decay_steps, AT_LEAST_1, "steps", "The update at which the learning rate has fallen to `min_lr`.")
         .derived(&["train.steps"], |c| c.train.steps.max(1).into())
         .aka(&["lr_decay_iters", "lr_decay_steps", "decay_iters"]),
-    leaf!(train.optimizer, Kind::Words(Optimizer::WORDS), "adamw", "What turns gradients into updates.")
+    leaf!(train.optimizer, Kind::Words(Optimizer::WORDS), "adamw", "What turns gradients into updates; `muon` those of the matrices in blocks, and AdamW the rest.")
         .aka(&["optim"]),
+    leaf!(train.momentum, FRACTION, "0.95", "Muon's decay of the momentum.")
+        .aka(&["mu", "muon_momentum"]),
     leaf!(train.beta1, FRACTION, "0.9", "Adam's decay of the first moment.")
         .aka(&["adam_beta1"]),
     leaf!(train.beta2, FRACTION, "0.99", "Adam's decay of the second moment.")

@@ -44,5 +44,6 @@ mod tree;
 
 pub use config::RunConfig;
 pub use kind::Kind;
+pub use names::nearest;
 pub use schema::schema;
-pub use sweep::{Sweep, load};
+pub use sweep::{Sweep, from_settings, load};

@@ -53,6 +53,13 @@ pub fn load(path: &Path, set: &[String]) -> BaseResult<Sweep> {
     sweep.map_err(|fault| fault.into_error(doing))
 }
 
+/// The sweep of a spec that says nothing with each of `set` over it. Errors as [`load`].
+pub fn from_settings(set: &[String]) -> BaseResult<Sweep> {
+    let doing = String::from("reading the settings");
+    let sweep = inherit::read_settings(set).and_then(|whole| expand(whole, doing.clone()));
+    sweep.map_err(|fault| fault.into_error(doing))
+}
+
 impl Sweep {
     /// An error about a leaf of a point, with a caret at what set it: an axis' value, a setting, a `--set`; without one
     /// where the leaf has its default. For what only the planner knows: a corpus too short, a device that is not here.

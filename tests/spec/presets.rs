@@ -3,7 +3,7 @@
 use std::fs;
 
 use exp::spec::{
-    RunConfig,
+    self, RunConfig,
     config::{Mlp, Norm, Position, Preset},
     identity::{FrozenRun, run_id},
     leaf,
@@ -139,9 +139,25 @@ fn a_mistake_with_a_preset_is_shown_where_it_was_made() {
 }
 
 #[test]
+fn what_a_config_says_in_settings_gives_it_again() {
+    for text in [
+        "{}",
+        "preset: llama\nlayers: 2\n",
+        "lr: 3e-4\noptimizer: muon\nmomentum: 0.9\ndropout: 0.1\ndevice: cuda:1\ninit_from: 12e45\n",
+        "data: {corpus: text, path: 'a, #b: c.txt', tokenizer: byte}\nd_ff: 77\nbias: false\n",
+    ] {
+        let mut config = one(text);
+        let again = spec::from_settings(&leaf::settings(&config)).unwrap().points.remove(0);
+        config.model.preset = None; // a name, whose settings are written out
+        assert_eq!(again, config, "{text}");
+    }
+}
+
+#[test]
 fn only_names_and_what_decides_can_be_axes() {
     for leaf in leaf::all() {
         assert_eq!(leaf.can_be_axis(), leaf.counts || leaf.path == "model.preset", "{}", leaf.path);
     }
+    assert!(error_with("momentum: 1.0\n", &[]).why.contains("takes a number in [0, 1)"));
     assert!(error_with("grid: {keep_last: [1, 2]}\n", &[]).why.contains("cannot be an axis"));
 }
