@@ -11,6 +11,7 @@ mod plan;
 mod report;
 mod resume;
 mod run;
+mod sample;
 mod schema;
 mod show;
 mod store;
@@ -54,6 +55,8 @@ enum Command {
     Ls(ls::Args),
     /// Show one run: settings, state, metrics, files
     Show(show::Args),
+    /// Let a run's model write
+    Sample(sample::Args),
     /// Show what happened in a run
     Logs(logs::Args),
     /// Show a model's arithmetic from its settings: parameters by part, FLOPs, bytes
@@ -112,6 +115,7 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Report(args) => report::run(root, &args),
         Command::Ls(args) => ls::run(root, &args),
         Command::Show(args) => show::run(root, &args),
+        Command::Sample(args) => sample::run(root, &args),
         Command::Logs(args) => logs::run(root, &args),
         Command::Inspect(args) => inspect::run(root, &args),
         Command::Devices(args) => devices::run(root, &args),

@@ -3,6 +3,7 @@
 
 pub mod checkpoint;
 pub mod eval;
+pub mod generate;
 pub mod schedule;
 mod trained;
 
@@ -14,7 +15,7 @@ use std::{
     time::Instant,
 };
 
-pub use trained::{Trained, Which};
+pub use trained::{Trained, Which, tokenizer_of};
 
 use checkpoint::{At, Norm, Origin, Progress, State};
 
