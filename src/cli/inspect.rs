@@ -195,11 +195,6 @@ impl Subject {
             config,
         }
     }
-
-    /// Tokens of a micro-batch.
-    fn tokens(&self) -> u64 {
-        (self.config.train.batch * self.config.model.context) as u64
-    }
 }
 
 fn as_json(s: &Subject) -> Value {
