@@ -23,9 +23,6 @@ use crate::{
     },
 };
 
-/// What is written after where nothing is said: a text begins after a line's end.
-const PROMPT: &str = "\n";
-
 /// Between samples, as nanoGPT has it.
 const BETWEEN: &str = "---------------\n";
 
@@ -56,7 +53,7 @@ pub struct Args {
     tokens: u32,
 
     /// What logits are divided by: below 1 the likely becomes likelier, 0 takes the likeliest token
-    #[arg(long, value_name = "T", default_value_t = 1.0, value_parser = temperature)]
+    #[arg(long, value_name = "T", default_value_t = 1.0, value_parser = temperature, allow_hyphen_values = true)]
     temperature: f64,
 
     /// Draw from the K likeliest tokens only
@@ -151,7 +148,11 @@ fn prompt(args: &Args, trained: &Trained, tokenizer: Option<&dyn Tokenizer>) -> 
     let run = trained.frozen.id.short();
     let fail = |why: String| Error::new(Exit::Usage, format!("reading the prompt for run {run}"), why);
     if let Some(ids) = &args.ids {
-        return Ok(ids.clone());
+        let vocab = trained.frozen.vocab_size;
+        return match ids.iter().find(|&&id| id as usize >= vocab) {
+            Some(id) => Err(fail(format!("token {id} is outside its vocabulary of {vocab}"))),
+            None => Ok(ids.clone()),
+        };
     }
     let Some(tokenizer) = tokenizer else {
         return Err(fail("it is not known what its tokens mean".into()).hint("give token ids: --ids 1,2,3"));
@@ -171,15 +172,7 @@ fn prompt(args: &Args, trained: &Trained, tokenizer: Option<&dyn Tokenizer>) -> 
         }
         (None, None, None) => None,
     };
-    let tokens = match given {
-        Some(text) => tokenizer.encode(&text).map_err(|error| Error { exit: Exit::Usage, ..error })?,
-        // A corpus may have no line.
-        None => tokenizer.encode(PROMPT).unwrap_or_else(|_| vec![0]),
-    };
-    match tokens.is_empty() {
-        true => Err(fail("it is empty".into()).hint("without --prompt the model goes on from a line's end")),
-        false => Ok(tokens),
-    }
+    generate::prompt(tokenizer, given.as_deref()).map_err(|error| Error { exit: Exit::Usage, ..error })
 }
 
 /// Where a text goes as it comes.

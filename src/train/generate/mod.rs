@@ -11,7 +11,8 @@ use rand_chacha::ChaCha12Rng;
 pub use sampling::Sampling;
 
 use crate::{
-    base::{Result, rng},
+    base::{Error, Exit, Result, rng},
+    data::tokenizer::Tokenizer,
     engine::decode::{self, Decoder},
     spec::config::{ModelConfig, Position},
 };
@@ -114,6 +115,23 @@ impl Writer {
     pub fn decoder(&self) -> &Decoder {
         &self.decoder
     }
+}
+
+/// What is written after where nothing is said: a text begins after a line's end.
+const PROMPT: &str = "\n";
+
+/// The tokens of a prompt; of a line's end, or the first token where the tokenizer has none, if there is no prompt.
+///
+/// # Errors
+/// [`Exit::Spec`] where the tokenizer does not know a character, or the prompt is empty.
+pub fn prompt(tokenizer: &dyn Tokenizer, text: Option<&str>) -> Result<Vec<u32>> {
+    let Some(text) = text else { return Ok(tokenizer.encode(PROMPT).unwrap_or_else(|_| vec![0])) };
+    let tokens = tokenizer.encode(text)?;
+    if tokens.is_empty() {
+        return Err(Error::new(Exit::Spec, "reading the prompt", "it is empty")
+            .hint("without a prompt the model goes on from a line's end"));
+    }
+    Ok(tokens)
 }
 
 /// The stream that the `index`-th sample (from 0) of a seed draws from.
