@@ -47,6 +47,7 @@ const LLAMA: [&str; 8] = ["inspect", "llama", "--batch", "4", "--context", "2048
 #[test]
 fn known_models_have_their_known_numbers() {
     let lab = Lab::new();
+    fs::create_dir(lab.0.path().join("gpt2")).unwrap(); // a folder is no spec
     let gpt2 = lab.json(&["inspect", "gpt2", "--prompt-tokens", "500", "--new-tokens", "500"]);
     let (params, passes) = (&gpt2[0]["params"], &gpt2[0]["positions"]);
     assert_eq!((&params["total"], &params["layer"]["total"]), (&json!(124_439_808), &json!(7_087_872)));

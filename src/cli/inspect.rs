@@ -3,7 +3,10 @@
 
 mod text;
 
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    path::Path,
+};
 
 use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
@@ -104,7 +107,7 @@ fn find(root: &Root, args: &Args) -> Result<Found> {
     let what = args.what.as_str();
     let is_path =
         |what: &str| what.contains(std::path::MAIN_SEPARATOR) || what.ends_with(".yaml") || what.ends_with(".yml");
-    if Path::new(what).exists() || is_path(what) {
+    if Path::new(what).is_file() || is_path(what) {
         let sweep = spec::load(Path::new(what), &settings(args, Vec::new()))?;
         return Ok(Found { name: sweep.experiment.clone(), sweep, vocab: None });
     }
@@ -141,7 +144,7 @@ fn nothing_of_that_name(what: &str) -> Error {
 
 /// The points of a sweep that differ in what is shown, in its order.
 fn distinct(root: &Root, args: &Args, found: &Found) -> Result<Vec<Subject>> {
-    let mut vocabularies = HashMap::new();
+    let (mut devices, mut vocabularies) = (HashMap::new(), HashMap::new());
     let mut subjects: Vec<Subject> = Vec::new();
     for config in &found.sweep.points {
         let mut config = config.clone();
@@ -149,16 +152,14 @@ fn distinct(root: &Root, args: &Args, found: &Found) -> Result<Vec<Subject>> {
             config.train.dtype = dtype;
         }
         // Which engine would train it is told where its device is here.
-        config.run.device = device::resolve(&config.run.device).unwrap_or(config.run.device);
+        let asked = config.run.device.clone();
+        let device = devices.entry(asked).or_insert_with_key(|asked| device::resolve(asked).unwrap_or(asked.clone()));
+        config.run.device = device.clone();
         let vocab = match args.vocab.map(|n| n as usize).or(found.vocab) {
             Some(vocab) => vocab,
-            None => match vocabularies.get(&format!("{:?}", config.data)) {
-                Some(vocab) => *vocab,
-                None => {
-                    let vocab = vocabulary(root, &config)?;
-                    vocabularies.insert(format!("{:?}", config.data), vocab);
-                    vocab
-                }
+            None => match vocabularies.entry(format!("{:?}", config.data)) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(new) => *new.insert(vocabulary(root, &config)?),
             },
         };
         let shown =
