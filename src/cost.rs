@@ -4,7 +4,7 @@ mod anatomy;
 mod workspace;
 
 pub use anatomy::{Bytes, Layer, Parts, Passes};
-pub use workspace::{Workspace, qkv_width, stride};
+pub use workspace::{Workspace, qk_width, qkv_width, stride};
 
 use crate::{
     kernels::muon,

@@ -9,6 +9,7 @@ pub mod buffer;
 pub mod columns;
 pub mod decode;
 pub mod gemm;
+pub mod heads;
 pub mod loss;
 pub mod muon;
 pub mod norm;

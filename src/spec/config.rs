@@ -324,17 +324,7 @@ impl RunConfig {
 
     /// The first leaf whose value the CPU engine has no layers for.
     pub fn beyond_cpu_engine(&self) -> Option<&'static str> {
-        let m = &self.model;
-        [
-            (m.norm != Norm::LayerNorm, "model.norm"),
-            (m.norm_eps != ModelConfig::default().norm_eps, "model.norm_eps"),
-            (m.position != Position::Learned, "model.position"),
-            (m.mlp != Mlp::Gelu, "model.mlp"),
-            (m.qk_norm, "model.qk_norm"),
-            (self.train.dtype != Dtype::F32, "train.dtype"),
-        ]
-        .into_iter()
-        .find_map(|(is_beyond, leaf)| is_beyond.then_some(leaf))
+        (self.train.dtype != Dtype::F32).then_some("train.dtype")
     }
 
     /// Tokens per optimizer update.

@@ -15,6 +15,8 @@
 //! layers, width 128, context 256, batch 64).
 
 mod attention;
+mod embedding;
+mod heads;
 mod layers;
 mod linear;
 mod step;
@@ -27,6 +29,7 @@ use std::sync::{Mutex, PoisonError};
 use rayon::{ThreadPool, ThreadPoolBuilder, iter::MinLen, prelude::*};
 
 use self::{
+    embedding::Positions,
     step::Micro,
     weights::{Norm, Weights},
     workspace::Acts,
@@ -54,6 +57,7 @@ pub struct Cpu {
     pool: ThreadPool,
     layout: Layout,
     weights: Weights,
+    positions: Positions,
     space: Workspace,
     params: Buffer,
     moment1: Buffer,
@@ -82,6 +86,7 @@ struct Cx<'a> {
     model: &'a ModelConfig,
     level: Level,
     weights: &'a Weights,
+    positions: &'a Positions,
     params: &'a [f32],
     packed: &'a [f32],
     /// Threads that share each operation.
@@ -140,6 +145,7 @@ impl Cpu {
         let grads = |_| Grads { sum: Buffer::zeros(layout.len()), fresh: true, losses: 0.0 };
         let mut engine = Self {
             weights: Weights::of(&layout, &config.model, level.panel()),
+            positions: Positions::of(&config.model, &layout),
             params,
             moment1: Buffer::zeros(layout.len()),
             moment2: Buffer::zeros(layout.len()),
@@ -179,6 +185,7 @@ impl Cpu {
             model: &self.config.model,
             level: self.level,
             weights: &self.weights,
+            positions: &self.positions,
             params: &self.params,
             packed: &self.packed,
             helpers: self.space.helpers,

@@ -236,18 +236,11 @@ impl Net {
         let inner = &mut acts.inner[..len];
         match self.model.mlp {
             Mlp::Gelu => pointwise::gelu(self.level, inner),
-            Mlp::GeluTanh => inner.iter_mut().for_each(|x| *x = gelu_tanh(*x)),
-            Mlp::Relu2 => inner.iter_mut().for_each(|x| *x = x.max(0.0) * x.max(0.0)),
-            Mlp::SwiGlu => {
-                inner.iter_mut().zip(&acts.gate[..len]).for_each(|(x, gate)| *x *= gate / (1.0 + (-gate).exp()))
-            }
+            Mlp::GeluTanh => pointwise::gelu_tanh(self.level, inner),
+            Mlp::Relu2 => pointwise::relu2(self.level, inner),
+            Mlp::SwiGlu => pointwise::swiglu(self.level, inner, &acts.gate[..len]),
         }
     }
-}
-
-fn gelu_tanh(x: f32) -> f32 {
-    let inner = (2.0 / std::f32::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
-    0.5 * x * (1.0 + inner.tanh())
 }
 
 /// Rotates the pairs of a head, number j and number j + W/2, by their angles.
