@@ -10,7 +10,7 @@ use exp::{
     engine::{Batch, Engine, Place, Update, cpu::Cpu},
     spec::{
         RunConfig,
-        config::{Mlp, Norm, Position},
+        config::{Mlp, Norm, Optimizer, Position},
     },
 };
 
@@ -58,7 +58,9 @@ fn configs() -> Vec<(RunConfig, usize)> {
         m.position = [Position::Rope, Position::Sinusoidal, Position::Rope, Position::None][i];
         m.mlp = [Mlp::SwiGlu, Mlp::Relu2, Mlp::SwiGlu, Mlp::GeluTanh][i];
     }
-    let mut all = vec![(small, 65), (medium, 300), (large, 300)];
+    let mut muon = medium.clone();
+    muon.train.optimizer = Optimizer::Muon;
+    let mut all = vec![(small, 65), (medium, 300), (large, 300), (muon, 300)];
     all.extend(switched);
     all
 }

@@ -12,11 +12,16 @@
 //! 0.242 of PyTorch's.
 
 use crate::{
-    kernels::{Buffer, attention::Scratch, pack::packed_len},
-    model::Layout,
+    kernels::{
+        Buffer,
+        attention::Scratch,
+        muon::{self, Size},
+        pack::packed_len,
+    },
+    model::{Layout, hidden_matrices},
     spec::{
         RunConfig,
-        config::{Mlp, ModelConfig, Position},
+        config::{Mlp, ModelConfig, Optimizer, Position},
     },
 };
 
@@ -71,6 +76,10 @@ pub struct Workspace {
     pub pack: usize,
     /// What helpers compute head by head before it is put together; 0 where a worker has none.
     pub by_head: usize,
+    /// Threads that Muon updates a matrix each with; 0 with another optimizer.
+    pub muons: usize,
+    /// Room for one of those.
+    pub muon: Size,
     /// Bytes of everything.
     pub bytes: u64,
 }
@@ -95,7 +104,8 @@ impl Workspace {
     /// The workspace of a run over `vocab` tokens that may compute with `threads`.
     pub fn of(config: &RunConfig, vocab: usize, threads: usize) -> Self {
         let m = &config.model;
-        let (params, threads) = (Layout::of(m, vocab).len(), threads.max(1));
+        let layout = Layout::of(m, vocab);
+        let (params, threads) = (layout.len(), threads.max(1));
         let cut = Cut::of(params);
         let parts = config.train.batch.clamp(1, cut.parts);
         let (workers, helpers) = (threads.min(parts), if cut.shared { threads } else { 1 });
@@ -108,7 +118,10 @@ impl Workspace {
         let (packed, pack) =
             if cut.packed { (all_packed, 0) } else { (0, PACKED.max(packed_len(longest_sum, PANEL, PANEL))) };
         let by_head = if helpers > 1 { rows * qkv_width(m) } else { 0 };
-        let mut space = Self { parts, workers, helpers, rows, head_rows, params, packed, pack, by_head, bytes: 0 };
+        let hidden = if config.train.optimizer == Optimizer::Muon { hidden_matrices(&layout, m) } else { Vec::new() };
+        let (muons, muon) = (threads.min(hidden.len()), Size::of(hidden.iter().map(|h| [h.rows, h.cols])));
+        let mut space =
+            Self { parts, workers, helpers, rows, head_rows, params, packed, pack, by_head, muons, muon, bytes: 0 };
         space.bytes = space.count(m, vocab) as u64;
         space
     }
@@ -137,7 +150,7 @@ impl Workspace {
             Position::Learned | Position::None => 0,
         };
         let whole = (3 + self.parts) * Buffer::bytes(self.params) + Buffer::bytes(self.packed) + positions;
-        self.workers * worker + whole
+        self.workers * worker + whole + self.muons * muon::Scratch::bytes(self.muon)
     }
 }
 

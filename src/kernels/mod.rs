@@ -11,6 +11,7 @@ pub mod decode;
 pub mod gemm;
 pub mod heads;
 pub mod loss;
+pub mod muon;
 pub mod norm;
 pub mod pack;
 pub mod pointwise;

@@ -38,11 +38,11 @@ use super::{Batch, Engine, Part, Place, Update, check_tokens};
 use crate::{
     base::{Context, Error, Exit, Result},
     cost::Workspace,
-    kernels::{Buffer, Level, gemm},
-    model::{self, Layout},
+    kernels::{Buffer, Level, gemm, muon},
+    model::{self, Hidden, Layout},
     spec::{
         RunConfig,
-        config::{ModelConfig, TrainConfig},
+        config::{ModelConfig, Optimizer, TrainConfig},
     },
 };
 
@@ -65,6 +65,10 @@ pub struct Cpu {
     packed: Buffer,
     parts: Vec<Grads>,
     workers: Vec<Acts>,
+    /// What Muon trains: nothing with another optimizer.
+    hidden: Vec<Hidden>,
+    /// Room for Muon, for each thread.
+    muons: Vec<muon::Scratch>,
 }
 
 /// The gradient of a part of each batch.
@@ -137,6 +141,7 @@ impl Cpu {
         // Before the other buffers are there: a copy of all weights exists for a moment.
         let mut params = Buffer::zeros(layout.len());
         params.copy_from_slice(&model::init(&layout, config.model.layers, config.train.seed));
+        let by_muon = config.train.optimizer == Optimizer::Muon;
         let grads = |_| Grads { sum: Buffer::zeros(layout.len()), fresh: true, losses: 0.0 };
         let mut engine = Self {
             weights: Weights::of(&layout, &config.model, level.panel()),
@@ -147,6 +152,8 @@ impl Cpu {
             packed: Buffer::zeros(space.packed),
             parts: (0..space.parts).map(grads).collect(),
             workers: (0..space.workers).map(|_| Acts::new(&config.model, vocab, &space)).collect(),
+            hidden: if by_muon { model::hidden_matrices(&layout, &config.model) } else { Vec::new() },
+            muons: (0..space.muons).map(|_| muon::Scratch::new(space.muon)).collect(),
             config: config.clone(),
             vocab,
             level,
@@ -191,19 +198,19 @@ impl Cpu {
     }
 }
 
-/// Lets workers take tasks from a queue until it is empty.
-fn share<T: Send>(
+/// Lets workers, each with room of its own, take tasks from a queue until it is empty.
+fn share<W: Send, T: Send>(
     pool: &ThreadPool,
-    workers: &mut [Acts],
+    workers: &mut [W],
     tasks: impl Iterator<Item = T> + Send,
-    work: impl Fn(&mut Acts, T) + Sync,
+    work: impl Fn(&mut W, T) + Sync,
 ) {
     let queue = Mutex::new(tasks);
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
     pool.install(|| {
-        workers.par_iter_mut().for_each(|acts| {
+        workers.par_iter_mut().for_each(|room| {
             while let Some(task) = next() {
-                work(acts, task);
+                work(room, task);
             }
         });
     });
@@ -250,7 +257,7 @@ impl Engine for Cpu {
 
     fn update(&mut self, train: &TrainConfig, update: Update) -> Result<f64> {
         let norm = self.reduce().sqrt();
-        self.adamw(train, update, norm);
+        self.step(train, update, norm);
         self.pack();
         Ok(norm)
     }
