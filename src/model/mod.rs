@@ -1,7 +1,10 @@
-//! Parameters: names, shapes, initialisation, files. What is computed with them stands in [`crate::engine`].
+//! Parameters: names, shapes, initialisation, files; other programs' files in ([`import`]) and out ([`export`]). What is computed with them stands in [`crate::engine`].
 
+pub mod export;
+pub mod import;
 mod init;
 mod layout;
+mod mapping;
 pub mod safetensors;
 
 pub use init::init;

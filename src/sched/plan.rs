@@ -165,8 +165,14 @@ impl Planner<'_> {
             config.run.init_from = Some(self.ancestor(point, run, &config.model, corpus.vocab_size)?.to_string());
         }
         let id = identity::run_id(&config, Some(&corpus.hash));
-        let frozen =
-            FrozenRun { format: FORMAT, id, corpus_hash: corpus.hash.clone(), vocab_size: corpus.vocab_size, config };
+        let frozen = FrozenRun {
+            format: FORMAT,
+            id,
+            corpus_hash: corpus.hash.clone(),
+            vocab_size: corpus.vocab_size,
+            config,
+            imported: None,
+        };
         let cost = Cost::of(&frozen.config, corpus.vocab_size);
         self.fits(point, &frozen.config, &cost)?;
         Ok(PlannedRun { reason: reason(self.store, &id)?, cost, corpus, frozen })

@@ -13,7 +13,7 @@ use std::{
     time::Instant,
 };
 
-use checkpoint::{At, Norm, Origin, Progress, State};
+use checkpoint::{At, Norm, Numbers, Origin, Progress, State};
 
 use crate::{
     base::{
@@ -287,7 +287,8 @@ impl<'a> Trainer<'a> {
         let state = State::new(self.progress.clone(), self.origin.clone());
         let keep = &self.config.checkpoint;
         let may_write = || self.job.may_write();
-        let saved = checkpoint::save(self.job.folder, self.job.attempt, &*self.engine, &state, keep, &may_write)?;
+        let numbers = Numbers::Engine(&*self.engine);
+        let saved = checkpoint::save(self.job.folder, self.job.attempt, numbers, &state, keep, &may_write)?;
         self.saved = Some((self.progress.step, self.progress.evaluated));
         self.sink.emit(&Event::Checkpointed(saved), true)
     }
