@@ -8,7 +8,7 @@
 //! names; the test `tests/architecture.rs` reads this drawing and every `use crate::` line, and fails where they differ.
 //!
 //! ```text
-//! cli    ► ui, report, sched, exec, spec, store     one file per command, thin
+//! cli    ► ui, report, sched, exec, train, model, data, cost, spec, store     one file per command, thin
 //! ui     ►                                          the only place that prints
 //! report ► store                                    never train, model or sched: a copied store can be redrawn
 //! sched  ► exec, train, store, spec, data, cost     plan, queue (a pure state machine), dispatch (the one loop)

@@ -4,9 +4,11 @@
 //! runs/exp.db                                   the index
 //! runs/exp.db.lock                              held while the index is opened, made or replaced
 //! runs/cache/                                   token caches, measured peaks
+//! runs/tokenizers/<blake3>.json                 the files of tokenizers that runs were trained with
 //! runs/slots/<host>/                            the places on a machine's devices, a lock each: who has them, for how much
 //! runs/experiments/<name>/journal.jsonl         what each `exp run` of the spec expanded to
 //! runs/<id16>/config.json                       the frozen config, the whole id, the corpus's hash
+//! runs/<id16>/tokenizer.json                    what its tokens mean
 //! runs/<id16>/lock                              held by the worker that trains the run; its lease
 //! runs/<id16>/lock.seize                        held while a run is taken over whose worker no longer stirs
 //! runs/<id16>/journal.jsonl                     what other commands say of the run
@@ -57,6 +59,11 @@ impl Root {
     /// Token caches and measured peaks.
     pub fn cache(&self) -> PathBuf {
         self.runs().join("cache")
+    }
+
+    /// The file of a tokenizer, by the hash of its content.
+    pub fn tokenizer(&self, blake3: &str) -> PathBuf {
+        self.runs().join("tokenizers").join(format!("{blake3}.json"))
     }
 
     /// One lock per CPU core or GPU of a machine: several machines may share a root, and each has its own cores.
@@ -127,6 +134,11 @@ impl RunFolder {
     /// The frozen config.
     pub fn config(&self) -> PathBuf {
         self.path.join("config.json")
+    }
+
+    /// What its tokens mean.
+    pub fn tokenizer(&self) -> PathBuf {
+        self.path.join("tokenizer.json")
     }
 
     /// Held by the worker that trains the run.

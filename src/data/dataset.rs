@@ -7,8 +7,16 @@ use std::{fs::File, path::Path};
 use memmap2::Mmap;
 use rand_chacha::rand_core::RngCore;
 
-use super::{Batch, CorpusInfo, Split, cache::Cached, tokenizer::Tokenizer};
-use crate::base::{Context, Exit, Result, rng};
+use super::{
+    Batch, CorpusInfo, Split,
+    cache::Cached,
+    tokenizer::{self, Source, Tokenizer},
+};
+use crate::base::{
+    Context, Exit, Result,
+    folders::{Root, RunFolder},
+    rng,
+};
 
 /// The seed of the evaluation windows, the same for every run.
 const EVAL_SEED: u64 = 0;
@@ -16,6 +24,7 @@ const EVAL_SEED: u64 = 0;
 /// A tokenized corpus, mapped into memory.
 pub struct Dataset {
     info: CorpusInfo,
+    source: Source,
     tokenizer: Box<dyn Tokenizer>,
     train: Tokens,
     val: Tokens,
@@ -29,12 +38,18 @@ impl Dataset {
             train: Tokens::map(&folder.join("train.bin"), wide)?,
             val: Tokens::map(&folder.join("val.bin"), wide)?,
             info: stored.info,
+            source,
         })
     }
 
     /// What is known of the corpus.
     pub fn info(&self) -> &CorpusInfo {
         &self.info
+    }
+
+    /// Keeps the tokenizer with a run, for those who want to read what the run's model writes.
+    pub fn keep_tokenizer(&self, root: &Root, run: &RunFolder) -> Result<()> {
+        tokenizer::keep(&self.source, self.tokenizer.alphabet(), root, run)
     }
 
     /// Fills the micro-batch `micro` (from 0) of update `step` (from 1) with windows of the training split that begin

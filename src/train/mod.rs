@@ -4,6 +4,7 @@
 pub mod checkpoint;
 pub mod eval;
 pub mod schedule;
+mod trained;
 
 use std::{
     sync::{
@@ -12,6 +13,8 @@ use std::{
     },
     time::Instant,
 };
+
+pub use trained::{Trained, Which};
 
 use checkpoint::{At, Norm, Numbers, Origin, Progress, State};
 
@@ -165,6 +168,7 @@ impl<'a> Trainer<'a> {
             binary: machine::binary().into(),
         };
         job.may_write()?;
+        data.keep_tokenizer(job.root, job.folder)?;
         checkpoint::clean(job.folder);
         let loaded = checkpoint::load(job.folder, &mut *engine, &origin, sink)?;
         if let (None, Some(parent)) = (&loaded, &config.run.init_from) {

@@ -48,6 +48,11 @@ impl TokenizerFile {
         &self.hash
     }
 
+    /// The content, which [`parse`](Self::parse) understands.
+    pub fn content(&self) -> &[u8] {
+        &self.content
+    }
+
     /// The tokenizer that the file describes.
     pub fn parse(&self) -> Result<FromFile> {
         let refused = |why: String| refused(&self.path, why);

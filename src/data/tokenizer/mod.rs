@@ -7,7 +7,9 @@ mod bytes;
 mod chars;
 mod file;
 mod gpt2;
+mod kept;
 
+pub use self::kept::{keep, kept};
 use self::{bytes::Bytes, chars::Chars, file::TokenizerFile, gpt2::Gpt2};
 use crate::{
     base::{Error, Exit, Result},
@@ -66,13 +68,22 @@ impl Source {
         })
     }
 
+    /// The word for it in a spec.
+    pub fn kind(&self) -> TokenizerKind {
+        match self {
+            Self::Char => TokenizerKind::Char,
+            Self::Byte => TokenizerKind::Byte,
+            Self::Gpt2 => TokenizerKind::Gpt2,
+            Self::File(_) => TokenizerKind::File,
+        }
+    }
+
     /// What tokens follow from beside the text: the kind, and the hash of the file.
     pub fn key(&self) -> String {
+        let kind = self.kind().word();
         match self {
-            Self::Char => TokenizerKind::Char.word().into(),
-            Self::Byte => TokenizerKind::Byte.word().into(),
-            Self::Gpt2 => TokenizerKind::Gpt2.word().into(),
-            Self::File(file) => format!("{} {}", TokenizerKind::File.word(), file.hash()),
+            Self::File(file) => format!("{kind} {}", file.hash()),
+            _ => kind.into(),
         }
     }
 

@@ -1,0 +1,122 @@
+//! What a run's tokens mean, kept with the run: text can be turned into its tokens and back when its corpus, its spec or
+//! the token cache are gone or have changed.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Source, Tokenizer, file::TokenizerFile};
+use crate::{
+    base::{
+        Context, Error, Exit, Result, files,
+        folders::{Root, RunFolder},
+    },
+    spec::config::TokenizerKind,
+};
+
+/// The version of the file.
+const FORMAT: u32 = 1;
+
+/// `runs/<id>/tokenizer.json`.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    format: u32,
+    tokenizer: TokenizerKind,
+    /// The characters of `char`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    alphabet: Option<String>,
+    /// blake3 of the file of `file`, which lies in `runs/tokenizers/`, once for all runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+}
+
+/// Keeps a tokenizer with a run, unless one is kept there. `alphabet` is the tokenizer's own.
+///
+/// # Errors
+/// [`Exit::Store`] where it cannot be written.
+pub fn keep(source: &Source, alphabet: Option<String>, root: &Root, run: &RunFolder) -> Result<()> {
+    let path = run.tokenizer();
+    let mut kept = Kept { format: FORMAT, tokenizer: source.kind(), alphabet, file: None };
+    if let Source::File(file) = source {
+        files::write_new(&root.tokenizer(file.hash()), file.content())?;
+        kept.file = Some(file.hash().to_owned());
+    }
+    let doing = || format!("writing {}", path.display());
+    let mut text = serde_json::to_vec_pretty(&kept).doing(Exit::Unexpected, doing)?;
+    text.push(b'\n');
+    files::write_new(&path, &text).map(drop)
+}
+
+/// The tokenizer that is kept with a run; `None` where none is.
+///
+/// # Errors
+/// [`Exit::Store`] where it cannot be read, or is not what was kept.
+pub fn kept(root: &Root, run: &RunFolder) -> Result<Option<Box<dyn Tokenizer>>> {
+    let path = run.tokenizer();
+    if !path.exists() {
+        return Ok(None);
+    }
+    let damaged = |path: &Path, why: String| Error::new(Exit::Store, format!("reading {}", path.display()), why);
+    let kept: Kept = files::read_json(&path)?;
+    if kept.format > FORMAT {
+        let why = format!("its format is {}, and this version of exp knows formats up to {FORMAT}", kept.format);
+        return Err(damaged(&path, why).hint("use the version of exp that wrote it, or a newer one"));
+    }
+    let source = match (kept.tokenizer, &kept.file) {
+        (TokenizerKind::Char, _) => Source::Char,
+        (TokenizerKind::Byte, _) => Source::Byte,
+        (TokenizerKind::Gpt2, _) => Source::Gpt2,
+        (TokenizerKind::File, Some(hash)) => {
+            let file = root.tokenizer(hash);
+            let read = TokenizerFile::read(&file)?;
+            if read.hash() != hash {
+                return Err(damaged(&file, "its content is not what was kept".into()));
+            }
+            Source::File(read)
+        }
+        (TokenizerKind::File, None) => return Err(damaged(&path, "it names no tokenizer's file".into())),
+    };
+    source.restore(kept.alphabet.as_deref()).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tokenizer_that_is_kept_is_the_same_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let run = |name: &str| RunFolder::new(root.runs().join(name));
+        assert!(kept(&root, &run("none")).unwrap().is_none());
+        for (source, text) in [(Source::Char, "to be"), (Source::Byte, "or ñot"), (Source::Gpt2, "that is")] {
+            let run = run(source.kind().word());
+            let before = source.build(text).unwrap();
+            keep(&source, before.alphabet(), &root, &run).unwrap();
+            keep(&Source::Char, Some("x".into()), &root, &run).unwrap(); // the first stays
+            let after = kept(&root, &run).unwrap().unwrap();
+            let tokens = before.encode(text).unwrap();
+            assert_eq!((after.encode(text).unwrap(), after.decode(&tokens)), (tokens, text.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_file_is_kept_once_and_must_stay_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let path = dir.path().join("words.json");
+        let model = r#"{"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "a"}"#;
+        let json = format!(r#"{{"version": "1.0", "pre_tokenizer": {{"type": "Whitespace"}}, "model": {model}}}"#);
+        std::fs::write(&path, json).unwrap();
+        let source = || Source::File(TokenizerFile::read(&path).unwrap());
+        let runs = ["one", "two"].map(|name| RunFolder::new(root.runs().join(name)));
+        runs.iter().for_each(|run| keep(&source(), None, &root, run).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(kept(&root, &runs[1]).unwrap().unwrap().encode("b a").unwrap(), [1, 0]);
+        let stored: Vec<_> = std::fs::read_dir(root.runs().join("tokenizers")).unwrap().flatten().collect();
+        assert_eq!(stored.len(), 1);
+        std::fs::write(stored[0].path(), "{}").unwrap();
+        let error = kept(&root, &runs[0]).err().unwrap();
+        assert!(error.to_string().contains("not what was kept"), "{error}");
+    }
+}

@@ -1,0 +1,89 @@
+//! A run's model as one of its checkpoints holds it, for whoever wants to use it: to sample, to evaluate, to export.
+
+use std::str::FromStr;
+
+use super::checkpoint::{self, Saved};
+use crate::{
+    base::{Error, Exit, Result, folders::RunFolder},
+    model::Layout,
+    spec::identity::FrozenRun,
+};
+
+/// One of a run's checkpoints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Which {
+    /// That with the lowest validation loss, else the newest.
+    #[default]
+    Best,
+    /// The newest.
+    Last,
+    /// That after so many updates.
+    Step(u64),
+}
+
+impl FromStr for Which {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "best" => Ok(Self::Best),
+            "last" => Ok(Self::Last),
+            step => step.parse().map(Self::Step).map_err(|_| "`best`, `last` or the number of a step".into()),
+        }
+    }
+}
+
+/// A model and its weights.
+pub struct Trained {
+    /// What it is.
+    pub frozen: FrozenRun,
+    /// Updates that made the weights.
+    pub step: u64,
+    /// Where each parameter lies in the weights.
+    pub layout: Layout,
+    /// All parameters.
+    pub weights: Vec<f32>,
+}
+
+impl Trained {
+    /// The weights of one of a run's checkpoints, once its files are verified. A damaged one is passed over where another
+    /// will do.
+    ///
+    /// # Errors
+    /// [`Exit::Usage`] where there is no such checkpoint, with those that there are; [`Exit::Store`] where it cannot be
+    /// read.
+    pub fn load(run: &RunFolder, which: Which) -> Result<Self> {
+        let frozen = FrozenRun::read(&run.config())?;
+        let saved = find(run, which)?.ok_or_else(|| none_such(run, &frozen, which))?;
+        let layout = Layout::of(&frozen.config.model, frozen.vocab_size);
+        let weights = saved.weights(&layout)?;
+        Ok(Self { step: saved.step, frozen, layout, weights })
+    }
+}
+
+fn find(run: &RunFolder, which: Which) -> Result<Option<Saved>> {
+    Ok(match which {
+        Which::Best => checkpoint::best(run)?,
+        Which::Last => checkpoint::list(run)?.into_iter().find(|saved| !saved.is_damaged()),
+        Which::Step(step) => checkpoint::list(run)?.into_iter().find(|saved| saved.step == step),
+    })
+}
+
+fn none_such(run: &RunFolder, frozen: &FrozenRun, which: Which) -> Error {
+    let mut steps: Vec<u64> = checkpoint::list(run).unwrap_or_default().iter().map(|saved| saved.step).collect();
+    steps.sort_unstable();
+    steps.dedup();
+    let steps: Vec<String> = steps.iter().map(u64::to_string).collect();
+    let what = match which {
+        Which::Step(step) => format!("it has no checkpoint after step {step}"),
+        Which::Best | Which::Last => "it has no whole checkpoint".into(),
+    };
+    let error = Error::new(Exit::Usage, format!("loading the model of run {}", frozen.id.short()), what);
+    match &steps[..] {
+        [] => error.hint("a run writes its first checkpoint after `checkpoint.every` updates"),
+        steps => error.hint(format!(
+            "there are checkpoints after steps {}; how many are kept is for `checkpoint` in the spec to say",
+            steps.join(", ")
+        )),
+    }
+}
