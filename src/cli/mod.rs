@@ -3,6 +3,8 @@
 mod cancel;
 mod completions;
 mod devices;
+mod export;
+mod import;
 mod json;
 mod logs;
 mod ls;
@@ -55,6 +57,10 @@ enum Command {
     Show(show::Args),
     /// Show what happened in a run
     Logs(logs::Args),
+    /// Make a run of weights that another program trained: GPT-2, Llama, nanoGPT
+    Import(import::Args),
+    /// Write a run's model for other programs
+    Export(export::Args),
     /// List the devices that runs can be placed on, and what runs there
     Devices(devices::Args),
     /// Look after the index over the folders of runs
@@ -110,6 +116,8 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Ls(args) => ls::run(root, &args),
         Command::Show(args) => show::run(root, &args),
         Command::Logs(args) => logs::run(root, &args),
+        Command::Import(args) => import::run(root, &args),
+        Command::Export(args) => export::run(root, &args),
         Command::Devices(args) => devices::run(root, &args),
         Command::Store(args) => store::run(root, &args),
         Command::Schema => schema::run(),

@@ -8,4 +8,4 @@ mod mapping;
 pub mod safetensors;
 
 pub use init::init;
-pub use layout::{Layout, Param};
+pub use layout::{Layout, POSITIONS, Param};

@@ -42,5 +42,6 @@ mod tree;
 
 pub use config::RunConfig;
 pub use kind::Kind;
+pub use layer::name_fault;
 pub use schema::schema;
 pub use sweep::{Sweep, load};

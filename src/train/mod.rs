@@ -326,14 +326,16 @@ fn last_finite(progress: &Progress) -> String {
     }
 }
 
-/// The weights of another run's best checkpoint.
+/// The weights of another run's best checkpoint, of whose positions the first are taken where this context is smaller.
 fn weights_of(root: &Root, run: &str, engine: &dyn Engine) -> Result<Vec<f32>> {
     let doing = format!("taking initial weights from run {run} (run.init_from)");
     let id: RunId = run.parse().map_err(|why: String| Error::new(Exit::Spec, &doing, why))?;
-    let saved = checkpoint::best(&root.run(&id))
-        .map_err(|e| e.within(&doing))?
-        .ok_or_else(|| Error::new(Exit::Spec, &doing, "it has no checkpoint here").hint("train that run first"))?;
-    saved.weights(engine.layout()).map_err(|e| e.within(doing))
+    let parent =
+        Trained::load(&root.run(&id), Which::Best).map_err(|e| Error { exit: Exit::Spec, ..e.within(&doing) })?;
+    match parent.layout == *engine.layout() {
+        true => Ok(parent.weights),
+        false => engine.layout().cut(&parent.layout, &parent.weights).map_err(|why| Error::new(Exit::Spec, doing, why)),
+    }
 }
 
 fn ms(begin: Instant) -> f64 {

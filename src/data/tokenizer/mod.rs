@@ -9,8 +9,11 @@ mod file;
 mod gpt2;
 mod kept;
 
-pub use self::kept::{keep, kept};
-use self::{bytes::Bytes, chars::Chars, file::TokenizerFile, gpt2::Gpt2};
+use self::{bytes::Bytes, chars::Chars, gpt2::Gpt2};
+pub use self::{
+    file::TokenizerFile,
+    kept::{keep, kept, kept_file},
+};
 use crate::{
     base::{Error, Exit, Result},
     spec::config::{DataConfig, TokenizerKind},

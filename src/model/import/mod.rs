@@ -24,7 +24,7 @@ use std::{
 };
 
 use self::tensors::Tensors;
-use super::{Layout, mapping::Piece};
+use super::{Layout, POSITIONS, mapping::Piece};
 use crate::{
     base::{Context, Error, Exit, Result},
     spec::config::{ModelConfig, Position},
@@ -163,9 +163,9 @@ impl Import {
         self.flat("")
     }
 
-    /// The optimizer's two moments of each weight, where they are there.
-    pub fn moments(&self) -> Option<[Vec<f32>; 2]> {
-        self.has_moments.then(|| MOMENTS.map(|prefix| self.flat(prefix)))
+    /// The optimizer's first or second moment (0 or 1) of each weight, where they are there.
+    pub fn moment(&self, which: usize) -> Option<Vec<f32>> {
+        self.has_moments.then(|| self.flat(MOMENTS[which]))
     }
 
     fn flat(&self, prefix: &str) -> Vec<f32> {
@@ -198,7 +198,7 @@ impl Import {
         self.model.context = context;
         self.layout = Layout::of(&self.model, self.vocab);
         if self.model.position == Position::Learned {
-            for piece in self.pieces.iter_mut().filter(|piece| piece.param.ends_with("wpe.weight")) {
+            for piece in self.pieces.iter_mut().filter(|piece| piece.param == POSITIONS) {
                 piece.range = 0..context * self.model.d_model;
             }
         }

@@ -1,7 +1,6 @@
 //! Writes checkpoints, and removes those that are not to be kept.
 
 use std::{
-    borrow::Cow,
     ffi::OsString,
     fs::{self, File},
     io::Write,
@@ -33,14 +32,15 @@ const KEPT_ASIDE: usize = 2;
 pub enum Numbers<'a> {
     /// From what trains.
     Engine(&'a dyn Engine),
-    /// From elsewhere, as flat vectors in the layout's order. Without moments the checkpoint has no optimizer's file.
-    Flat {
+    /// From elsewhere. Each is read when it is written, so that no more than one file's are held at a time.
+    Elsewhere {
         /// Names and shapes.
         layout: &'a Layout,
-        /// The weights.
-        weights: &'a [f32],
-        /// The optimizer's two moments of each.
-        moments: Option<[&'a [f32]; 2]>,
+        /// A part as one flat vector in the layout's order; `None` where there is none of it. Without moments the
+        /// checkpoint has no optimizer's file.
+        read: &'a dyn Fn(Part) -> Option<Vec<f32>>,
+        /// Whether the optimizer's moments are there.
+        has_moments: bool,
     },
 }
 
@@ -48,7 +48,14 @@ impl<'a> Numbers<'a> {
     fn layout(self) -> &'a Layout {
         match self {
             Self::Engine(engine) => engine.layout(),
-            Self::Flat { layout, .. } => layout,
+            Self::Elsewhere { layout, .. } => layout,
+        }
+    }
+
+    fn read(self, part: Part) -> Result<Option<Vec<f32>>> {
+        match self {
+            Self::Engine(engine) => engine.read(part).map(Some),
+            Self::Elsewhere { read, .. } => Ok(read(part)),
         }
     }
 
@@ -56,21 +63,11 @@ impl<'a> Numbers<'a> {
     fn file(self, parts: &[(&str, Part)]) -> Result<Option<Vec<u8>>> {
         let mut vectors = Vec::new();
         for &(prefix, part) in parts {
-            let Some(values) = self.part(part)? else { return Ok(None) };
+            let Some(values) = self.read(part)? else { return Ok(None) };
             vectors.push((prefix, values));
         }
-        let views: Vec<_> = vectors.iter().map(|(prefix, values)| (*prefix, &**values)).collect();
+        let views: Vec<_> = vectors.iter().map(|(prefix, values)| (*prefix, values.as_slice())).collect();
         safetensors::to_bytes(self.layout(), &views).map(Some)
-    }
-
-    fn part(self, part: Part) -> Result<Option<Cow<'a, [f32]>>> {
-        match (self, part) {
-            (Self::Engine(engine), part) => engine.read(part).map(|values| Some(values.into())),
-            (Self::Flat { weights, .. }, Part::Params) => Ok(Some(weights.into())),
-            (Self::Flat { moments, .. }, Part::Moment1) => Ok(moments.map(|[first, _]| first.into())),
-            (Self::Flat { moments, .. }, Part::Moment2) => Ok(moments.map(|[_, second]| second.into())),
-            (Self::Flat { .. }, Part::Grads) => Ok(None),
-        }
     }
 }
 
@@ -120,7 +117,7 @@ pub fn save(
 /// everybody else.
 fn room(folder: &RunFolder, path: &Path, numbers: Numbers) -> Result<()> {
     const BESIDES: u64 = 64 << 10; // state, manifest, names of tensors
-    let vectors = if let Numbers::Flat { moments: None, .. } = numbers { 1 } else { 3 };
+    let vectors = if let Numbers::Elsewhere { has_moments: false, .. } = numbers { 1 } else { 3 };
     let need = vectors * size_of::<f32>() as u64 * numbers.layout().len() as u64 + BESIDES;
     // What cannot be asked is found out by writing.
     let Ok(disk) = rustix::fs::statvfs(folder.path()) else { return Ok(()) };
