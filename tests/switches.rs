@@ -10,6 +10,7 @@ use exp::{
     engine::{
         Engine, Part, Place, Update,
         cpu::Cpu,
+        decode::Decoder,
         tape::{Tape, attention_weights, rms_norm, rotate, sinusoids},
     },
     model::{Layout, safetensors},
@@ -167,6 +168,33 @@ proptest! {
                 prop_assert!(straight.read(part).unwrap() == resumed.read(part).unwrap(), "{part:?}");
             }
         }
+    }
+
+    /// A prompt in one pass and then a token at a time, against all tokens in one pass: the same logits, and so the same
+    /// greedy tokens.
+    #[test]
+    fn a_cache_gives_what_a_full_pass_gives(c in configs(), prompt in 1usize..=8) {
+        let (t, mut tape) = (c.model.context, Tape::new(&c, VOCAB, "cpu").unwrap());
+        let weights = weights(tape.layout(), c.train.seed);
+        tape.write(Part::Params, &weights).unwrap();
+        let tokens = random_batch(c.train.seed, 1, t, VOCAB).x;
+        let mut decoder = Decoder::new(&c.model, VOCAB, &weights, t, 2).unwrap();
+        let mut fed = prompt.min(t);
+        let mut close = |len: usize, got: &[f32]| {
+            let want = &tape.logits(&tokens[..len], 1).unwrap()[(len - 1) * VOCAB..];
+            let off = norm(&got.iter().zip(want).map(|(a, b)| a - b).collect::<Vec<_>>());
+            off < 1e-4 * norm(want) + 1e-6
+        };
+        prop_assert!(close(fed, decoder.feed(&tokens[..fed]).unwrap()), "the prompt");
+        while fed < t {
+            fed += 1;
+            prop_assert!(close(fed, decoder.feed(&tokens[fed - 1..fed]).unwrap()), "token {fed}");
+        }
+        // Gone back to, the same again.
+        prop_assert!(decoder.rewind(1));
+        prop_assert!(close(t, decoder.feed(&tokens[1..]).unwrap()), "after going back");
+        let ends = matches!(c.model.position, Position::Learned | Position::Sinusoidal);
+        prop_assert_eq!((decoder.room(), decoder.feed(&[1]).is_err()), (ends.then_some(0), ends));
     }
 
     #[test]
@@ -381,4 +409,43 @@ fn normed_queries_and_keys_forget_their_length() {
         a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
     };
     assert!(off(true) < 1e-4 && off(false) > 1e-3, "{} {}", off(true), off(false));
+}
+
+/// In one layer, keys and values follow from their own tokens alone: with positions that are distances, a cache whose
+/// oldest entries made way for new ones is the last window from anew.
+#[test]
+fn a_full_cache_slides_where_positions_are_distances() {
+    for position in [Position::Rope, Position::None] {
+        let mut c = config(1, 2, 32, 8);
+        c.model.position = position;
+        let mut tape = Tape::new(&c, VOCAB, "cpu").unwrap();
+        let weights = weights(tape.layout(), 3);
+        tape.write(Part::Params, &weights).unwrap();
+        let tokens = random_batch(5, 1, 29, VOCAB).x;
+        let mut decoder = Decoder::new(&c.model, VOCAB, &weights, 100, 1).unwrap();
+        assert_eq!(decoder.capacity(), 8, "a context is all that is ever seen");
+        decoder.feed(&tokens[..5]).unwrap();
+        for end in (8..=29).step_by(3) {
+            let got = decoder.feed(&tokens[end - 3..end]).unwrap().to_vec();
+            let want = &tape.logits(&tokens[end - 8..end], 1).unwrap()[7 * VOCAB..];
+            let off = got.iter().zip(want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(off < 1e-4, "{position:?}, {end} tokens: {off}");
+        }
+        assert!(!decoder.rewind(2) && decoder.is_empty(), "the first tokens are gone");
+    }
+}
+
+#[test]
+fn threads_change_no_bit_of_what_a_decoder_computes() {
+    let mut c = config(2, 8, 512, 128);
+    (c.model.mlp, c.model.position, c.model.kv_heads) = (Mlp::SwiGlu, Position::Rope, 4);
+    let layout = Layout::of(&c.model, VOCAB);
+    let weights = weights(&layout, 4);
+    let tokens = random_batch(6, 1, 128, VOCAB).x;
+    let logits = |threads: usize| {
+        let mut decoder = Decoder::new(&c.model, VOCAB, &weights, 128, threads).unwrap();
+        let prompt = decoder.feed(&tokens[..120]).unwrap().to_vec();
+        [prompt, decoder.feed(&tokens[120..121]).unwrap().to_vec()]
+    };
+    assert_eq!(logits(1), logits(3));
 }
