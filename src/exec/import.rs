@@ -16,7 +16,7 @@ use crate::{
     cost::Cost,
     data::tokenizer::{self, Tokenizer},
     engine::Part,
-    event::{Event, Outcome, Ready, Sink, Started},
+    event::{Event, IMPORT, Outcome, Ready, Sink, Started},
     model::import::Import,
     spec::{
         RunConfig,
@@ -28,9 +28,6 @@ use crate::{
 
 /// The number of the one attempt.
 const ATTEMPT: u32 = 1;
-
-/// What stands where the name of an engine does.
-const ENGINE: &str = "import";
 
 /// What a model's tokens mean.
 pub struct Tokens {
@@ -158,7 +155,7 @@ fn fill(root: &Root, folder: &RunFolder, import: &Import, frozen: &FrozenRun, to
     let origin = Origin {
         config: frozen.config.clone(),
         corpus_hash: frozen.corpus_hash.clone(),
-        engine: ENGINE.into(),
+        engine: IMPORT.into(),
         simd: String::new(),
         processor: String::new(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -194,7 +191,7 @@ fn started() -> Started {
 fn ready(import: &Import, frozen: &FrozenRun) -> Ready {
     Ready {
         at: clock::now(),
-        engine: ENGINE.into(),
+        engine: IMPORT.into(),
         params: import.layout.len() as u64,
         flops_per_token: Cost::of(&frozen.config, frozen.vocab_size).flops_per_token,
         vocab_size: frozen.vocab_size,

@@ -330,8 +330,10 @@ fn last_finite(progress: &Progress) -> String {
 fn weights_of(root: &Root, run: &str, engine: &dyn Engine) -> Result<Vec<f32>> {
     let doing = format!("taking initial weights from run {run} (run.init_from)");
     let id: RunId = run.parse().map_err(|why: String| Error::new(Exit::Spec, &doing, why))?;
-    let parent =
-        Trained::load(&root.run(&id), Which::Best).map_err(|e| Error { exit: Exit::Spec, ..e.within(&doing) })?;
+    let parent = Trained::load(&root.run(&id), Which::Best).map_err(|e| match e.exit {
+        Exit::Usage => Error { exit: Exit::Spec, ..e.within(&doing) }, // it has no checkpoint
+        _ => e.within(&doing),
+    })?;
     match parent.layout == *engine.layout() {
         true => Ok(parent.weights),
         false => engine.layout().cut(&parent.layout, &parent.weights).map_err(|why| Error::new(Exit::Spec, doing, why)),
