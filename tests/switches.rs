@@ -19,6 +19,7 @@ use exp::{
         config::{EngineKind, Mlp, Norm, Position},
         leaf,
     },
+    train::generate::{self, Sampling, Writer},
 };
 use proptest::{prelude::*, sample::select};
 use serde::de::DeserializeOwned;
@@ -448,4 +449,45 @@ fn threads_change_no_bit_of_what_a_decoder_computes() {
         [prompt, decoder.feed(&tokens[120..121]).unwrap().to_vec()]
     };
     assert_eq!(logits(1), logits(3));
+}
+
+/// Greedy texts beyond the context against full passes over the windows that the rule names; and a second text of a
+/// writer, with the same prompt or another, is what a new writer writes.
+#[test]
+fn a_writer_goes_on_beyond_the_context_by_its_rule() {
+    for position in [Position::Learned, Position::Sinusoidal, Position::Rope] {
+        let mut c = config(1, 2, 32, 8);
+        c.model.position = position;
+        let mut tape = Tape::new(&c, VOCAB, "cpu").unwrap();
+        let weights = weights(tape.layout(), 3);
+        tape.write(Part::Params, &weights).unwrap();
+        let writer = || Writer::new(&c.model, VOCAB, &weights, 40, 1).unwrap();
+        let write = |writer: &mut Writer, prompt: &[u32], sampling: Sampling, tokens: usize| {
+            let mut rng = generate::stream(1, 0);
+            writer.begin(prompt).unwrap();
+            for _ in 0..tokens {
+                writer.next(&sampling, &mut rng).unwrap();
+            }
+            writer.tokens().to_vec()
+        };
+        let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
+        for prompt in [&[1, 2, 3][..], &[3, 1, 4, 1, 5, 9, 2, 6, 5, 3]] {
+            let mut want = prompt.to_vec();
+            let mut first = want.len().saturating_sub(8);
+            for _ in 0..20 {
+                if want.len() - first > 8 {
+                    first = want.len() - if position == Position::Rope { 8 } else { 4 };
+                }
+                let logits = tape.logits(&want[first..], 1).unwrap();
+                let last = &logits[logits.len() - VOCAB..];
+                want.push((0..VOCAB).max_by(|&a, &b| last[a].total_cmp(&last[b])).unwrap() as u32);
+            }
+            assert_eq!(write(&mut writer(), prompt, greedy, 20), want, "{position:?}");
+        }
+        let mut one = writer();
+        for (prompt, tokens) in [(&[1, 2, 3][..], 2), (&[1, 2, 3], 30), (&[1, 2, 3], 4), (&[1, 2], 4), (&[7; 20], 3)] {
+            let again = write(&mut one, prompt, Sampling::default(), tokens);
+            assert_eq!(again, write(&mut writer(), prompt, Sampling::default(), tokens), "{position:?} {prompt:?}");
+        }
+    }
 }

@@ -12,6 +12,7 @@ mod plan;
 mod report;
 mod resume;
 mod run;
+mod sample;
 mod schema;
 mod show;
 mod store;
@@ -55,6 +56,8 @@ enum Command {
     Ls(ls::Args),
     /// Show one run: settings, state, metrics, files
     Show(show::Args),
+    /// Let a run's model write
+    Sample(sample::Args),
     /// Show what happened in a run
     Logs(logs::Args),
     /// Make a run of weights that another program trained: GPT-2, Llama, nanoGPT
@@ -115,6 +118,7 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Report(args) => report::run(root, &args),
         Command::Ls(args) => ls::run(root, &args),
         Command::Show(args) => show::run(root, &args),
+        Command::Sample(args) => sample::run(root, &args),
         Command::Logs(args) => logs::run(root, &args),
         Command::Import(args) => import::run(root, &args),
         Command::Export(args) => export::run(root, &args),

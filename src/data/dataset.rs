@@ -77,14 +77,9 @@ impl Dataset {
         }
     }
 
-    /// The tokens of a text. An error where it has a character that the tokenizer does not know.
-    pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        self.tokenizer.encode(text)
-    }
-
-    /// The text of tokens.
-    pub fn decode(&self, tokens: &[u32]) -> String {
-        self.tokenizer.decode(tokens)
+    /// What turns text into tokens and back.
+    pub fn tokenizer(&self) -> &dyn Tokenizer {
+        &*self.tokenizer
     }
 }
 

@@ -24,6 +24,7 @@ mod plots;
 mod scale;
 mod summary;
 mod text;
+mod texts;
 
 #[cfg(test)]
 mod sample;

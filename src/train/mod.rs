@@ -3,6 +3,7 @@
 
 pub mod checkpoint;
 pub mod eval;
+pub mod generate;
 pub mod schedule;
 mod trained;
 
@@ -14,21 +15,22 @@ use std::{
     time::Instant,
 };
 
-pub use trained::{Trained, Which};
+pub use trained::{Trained, Which, tokenizer_of};
 
 use checkpoint::{At, Norm, Numbers, Origin, Progress, State};
+use generate::{Sampling, Writer};
 
 use crate::{
     base::{
-        Context, Error, Exit, Result, RunId, clock,
+        Context, Error, Exit, Result, RunId, clock, files,
         folders::{Root, RunFolder},
         lease::Fence,
         machine,
     },
     cost::Cost,
-    data::{self, Dataset},
+    data::{self, Dataset, tokenizer},
     engine::{self, Batch, Engine, Part, Place, Update},
-    event::{Event, Outcome, Ready, Sink, Step},
+    event::{Event, FileRef, Outcome, Ready, Sampled, Sink, Step},
     spec::identity::FrozenRun,
     spec::{
         RunConfig,
@@ -113,6 +115,7 @@ pub fn run(job: &Job, sink: &mut dyn Sink) -> Result<Outcome> {
         if let Some(outcome) = trainer.evaluate_if_due()? {
             return Ok(outcome);
         }
+        trainer.sample_if_due()?;
         trainer.save_if_due()?;
         if trainer.progress.step == trainer.config.train.steps && !trainer.eval_is_due() {
             return Ok(Outcome::Done);
@@ -172,7 +175,12 @@ impl<'a> Trainer<'a> {
         checkpoint::clean(job.folder);
         let loaded = checkpoint::load(job.folder, &mut *engine, &origin, sink)?;
         if let (None, Some(parent)) = (&loaded, &config.run.init_from) {
-            engine.write(Part::Params, &weights_of(job.root, parent, &*engine)?)?;
+            let (id, weights) = weights_of(job.root, parent, &*engine)?;
+            engine.write(Part::Params, &weights)?;
+            if tokenizer::differ(&job.root.run(&id), job.folder)? {
+                let message = format!("the weights come from run {}, whose tokens mean something else", id.short());
+                sink.emit(&Event::Warning { at: clock::now(), message }, false)?;
+            }
         }
         let saved = loaded.as_ref().map(|progress| (progress.step, progress.evaluated));
         let trainer = Self {
@@ -284,6 +292,49 @@ impl<'a> Trainer<'a> {
             .fail_unless_finite(&[("training windows' loss after", train_loss), ("validation loss after", val_loss)]))
     }
 
+    /// Lets the model write where that is asked for, before what follows is saved: a text is written once.
+    fn sample_if_due(&mut self) -> Result<()> {
+        let (config, step) = (&self.config.sample, self.progress.step);
+        let Some(every) = config.every else { return Ok(()) };
+        let is_due = step > 0 && (step.is_multiple_of(every) || step == self.config.train.steps);
+        if !is_due || self.stopping || self.progress.sampled == Some(step) {
+            return Ok(());
+        }
+        let tokenizer = self.data.tokenizer();
+        let text = || -> Result<String> {
+            let prompt = generate::prompt(tokenizer, config.prompt.as_deref())?;
+            let (model, vocab, most) = (&self.config.model, tokenizer.vocab_size(), prompt.len() + config.tokens);
+            let weights = self.engine.read(Part::Params)?;
+            let mut writer = Writer::new(model, vocab, &weights, most, self.job.threads)?;
+            drop(weights);
+            writer.begin(&prompt)?;
+            let sampling = Sampling { temperature: config.temperature, ..Sampling::default() };
+            let mut rng = generate::stream(self.config.train.seed, 0);
+            for _ in 0..config.tokens {
+                self.job.stop.stir();
+                writer.next(&sampling, &mut rng)?;
+            }
+            Ok(tokenizer.decode(writer.tokens()))
+        };
+        match text() {
+            Ok(text) => {
+                self.job.may_write()?;
+                let path = self.job.folder.sample(step, self.job.attempt);
+                files::write_atomic(&path, text.as_bytes())?;
+                let blake3 = blake3::hash(text.as_bytes()).to_hex().to_string();
+                let file = FileRef { name: self.job.folder.relative(&path), bytes: text.len() as u64, blake3 };
+                self.sink.emit(&Event::Sampled(Sampled { at: clock::now(), step, file }), false)?;
+            }
+            // A model that diverged cannot write; that is no reason to end where `train.on_nan` has it go on.
+            Err(error) => {
+                let message = format!("no text after step {step}: {error}");
+                self.sink.emit(&Event::Warning { at: clock::now(), message }, false)?;
+            }
+        }
+        self.progress.sampled = Some(step);
+        Ok(())
+    }
+
     fn save_if_due(&mut self) -> Result<()> {
         if !self.save_is_due() {
             return Ok(());
@@ -327,17 +378,18 @@ fn last_finite(progress: &Progress) -> String {
 }
 
 /// The weights of another run's best checkpoint, of whose positions the first are taken where this context is smaller.
-fn weights_of(root: &Root, run: &str, engine: &dyn Engine) -> Result<Vec<f32>> {
+fn weights_of(root: &Root, run: &str, engine: &dyn Engine) -> Result<(RunId, Vec<f32>)> {
     let doing = format!("taking initial weights from run {run} (run.init_from)");
     let id: RunId = run.parse().map_err(|why: String| Error::new(Exit::Spec, &doing, why))?;
     let parent = Trained::load(&root.run(&id), Which::Best).map_err(|e| match e.exit {
         Exit::Usage => Error { exit: Exit::Spec, ..e.within(&doing) }, // it has no checkpoint
         _ => e.within(&doing),
     })?;
-    match parent.layout == *engine.layout() {
+    let weights = match parent.layout == *engine.layout() {
         true => Ok(parent.weights),
-        false => engine.layout().cut(&parent.layout, &parent.weights).map_err(|why| Error::new(Exit::Spec, doing, why)),
-    }
+        false => engine.layout().cut(&parent.layout, &parent.weights),
+    };
+    Ok((id, weights.map_err(|why| Error::new(Exit::Spec, doing, why))?))
 }
 
 fn ms(begin: Instant) -> f64 {

@@ -66,7 +66,7 @@ fn damaged_files_are_refused_and_never_end_the_process() {
     let mut rng = rng::stream(1, "test/damage");
     for (file, path) in [(&weights, &folder), (&folder.join("config.json"), &folder), (&nano, &nano)] {
         let whole = fs::read(file).unwrap();
-        let mut try_with = |bytes: &[u8]| {
+        let try_with = |bytes: &[u8]| {
             fs::write(file, bytes).unwrap();
             Import::open(path, None).map(|import| (import.weights(), import.moment(0), import.moment(1)))
         };

@@ -11,7 +11,7 @@ use std::{
 };
 
 use exp::{
-    model::{Layout, init},
+    model::{Layout, Param, init},
     spec::config::{Mlp, ModelConfig, Norm, Position},
 };
 use half::{bf16, f16};
@@ -145,8 +145,8 @@ impl Small {
         let wte = self.get("transformer.wte.weight");
         torch.text(&format!("{prefix}lm_head.weight")).tensor(&wte.0, &wte.1).op(b"u");
         if let Some(moments) = moments {
-            let (decayed, rest): (Vec<_>, Vec<_>) = params.iter().partition(|param| param.shape.len() >= 2);
-            let numbered: Vec<_> = decayed.iter().chain(&rest).collect();
+            let (decayed, rest): (Vec<&Param>, Vec<&Param>) = params.iter().partition(|param| param.shape.len() >= 2);
+            let numbered = [&decayed[..], &rest].concat();
             torch.text("optimizer").op(b"}(").text("state").op(b"}(");
             for (number, param) in numbered.iter().enumerate() {
                 torch.int(number).op(b"}(").text("step").tensor(&[], &[3.0]);

@@ -18,7 +18,7 @@ use crate::{
 const FORMAT: u32 = 1;
 
 /// `runs/<id>/tokenizer.json`.
-#[derive(Serialize, Deserialize)]
+#[derive(PartialEq, Serialize, Deserialize)]
 struct Kept {
     format: u32,
     tokenizer: TokenizerKind,
@@ -77,6 +77,14 @@ pub fn kept(root: &Root, run: &RunFolder) -> Result<Option<Box<dyn Tokenizer>>> 
 /// [`Exit::Store`] where what is kept with the run cannot be read.
 pub fn kept_file(root: &Root, run: &RunFolder) -> Result<Option<PathBuf>> {
     Ok(read(run)?.and_then(|kept| kept.file).map(|hash| root.tokenizer(&hash)))
+}
+
+/// Whether two runs are known to have tokenizers that differ.
+///
+/// # Errors
+/// [`Exit::Store`] where what is kept with one of them cannot be read.
+pub fn differ(a: &RunFolder, b: &RunFolder) -> Result<bool> {
+    Ok(matches!((read(a)?, read(b)?), (Some(a), Some(b)) if a != b))
 }
 
 fn read(run: &RunFolder) -> Result<Option<Kept>> {

@@ -8,11 +8,13 @@ mod chars;
 mod file;
 mod gpt2;
 mod kept;
+mod stream;
 
 use self::{bytes::Bytes, chars::Chars, gpt2::Gpt2};
 pub use self::{
     file::TokenizerFile,
-    kept::{keep, kept, kept_file},
+    kept::{differ, keep, kept, kept_file},
+    stream::TextStream,
 };
 use crate::{
     base::{Error, Exit, Result},

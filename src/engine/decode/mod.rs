@@ -12,10 +12,12 @@
 //!
 //! Measured on two cores of an Emerald Rapids in f32, see `benches/vs_torch`.
 
+mod bandwidth;
 mod cache;
 mod forward;
 mod weights;
 
+pub use bandwidth::memory_bandwidth;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use self::{cache::Cache, forward::Acts, weights::Weights};
@@ -131,6 +133,11 @@ impl Decoder {
         let is_there = self.len <= self.cache.capacity();
         self.len = if is_there { len.min(self.len) } else { 0 };
         is_there
+    }
+
+    /// Threads that it computes with: one where more would only wait for each other.
+    pub fn threads(&self) -> usize {
+        self.net.threads
     }
 
     /// Bytes that a token adds to the cache.
