@@ -218,8 +218,8 @@ fn an_import_that_is_interrupted_leaves_nothing() {
         layers: 1,
         heads: 2,
         kv_heads: 2,
-        d_model: 512,
-        d_ff: 2048,
+        d_model: 256,
+        d_ff: 256,
         context: 60_000,
         ..ModelConfig::default()
     };
