@@ -5,6 +5,7 @@ mod completions;
 mod devices;
 mod export;
 mod import;
+mod inspect;
 mod json;
 mod logs;
 mod ls;
@@ -64,6 +65,8 @@ enum Command {
     Import(import::Args),
     /// Write a run's model for other programs
     Export(export::Args),
+    /// Show a model's arithmetic from its settings: parameters by part, FLOPs, bytes
+    Inspect(inspect::Args),
     /// List the devices that runs can be placed on, and what runs there
     Devices(devices::Args),
     /// Look after the index over the folders of runs
@@ -122,6 +125,7 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Logs(args) => logs::run(root, &args),
         Command::Import(args) => import::run(root, &args),
         Command::Export(args) => export::run(root, &args),
+        Command::Inspect(args) => inspect::run(root, &args),
         Command::Devices(args) => devices::run(root, &args),
         Command::Store(args) => store::run(root, &args),
         Command::Schema => schema::run(),

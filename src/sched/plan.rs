@@ -290,15 +290,15 @@ impl Planner<'_> {
 }
 
 /// What of two networks keeps one from starting with the other's weights: the leaf, its two values, and what to do about
-/// it. Not dropout, which has no weights; not a smaller context, which needs fewer positions, nor any context where positions
-/// have no weights; not RoPE's base where nothing is rotated.
+/// it. Not dropout, which has no weights, nor the preset, which is but a name; not a smaller context, which needs fewer
+/// positions, nor any context where positions have no weights; not RoPE's base where nothing is rotated.
 fn misfit(
     (has, has_vocab): (&ModelConfig, usize),
     (needs, needs_vocab): (&ModelConfig, usize),
 ) -> Option<(String, Value, Value, Option<String>)> {
     let leaves = |model: &ModelConfig| RunConfig { model: model.clone(), ..RunConfig::default() }.leaves();
     let may_differ = |leaf: &str| match leaf {
-        "model.dropout" => true,
+        "model.dropout" | leaf::PRESET => true,
         "model.context" => needs.position != Position::Learned || needs.context <= has.context,
         "model.rope_theta" => needs.position != Position::Rope,
         _ => false,
