@@ -7,6 +7,7 @@
 //! runs/tokenizers/<blake3>.json                 the files of tokenizers that runs were trained with
 //! runs/slots/<host>/                            the places on a machine's devices, a lock each: who has them, for how much
 //! runs/experiments/<name>/journal.jsonl         what each `exp run` of the spec expanded to
+//! runs/experiments/<name>/lock                  held while an import is added to the experiment
 //! runs/<id16>/config.json                       the frozen config, the whole id, the corpus's hash
 //! runs/<id16>/tokenizer.json                    what its tokens mean
 //! runs/<id16>/lock                              held by the worker that trains the run; its lease

@@ -3,7 +3,7 @@
 use super::{json, needed_store};
 use crate::{
     base::{Exit, Result, clock, folders::Root},
-    event::RunState,
+    event::{IMPORT, RunState},
     spec::identity::{FrozenRun, Imported},
     store::{RunRow, Store},
     ui::{
@@ -27,7 +27,10 @@ pub struct Args {
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let store = needed_store(root)?;
     let row = store.find(&args.run)?;
-    let imported = FrozenRun::read(&root.run(&row.id).config())?.imported;
+    let imported = match row.ready.as_ref().is_some_and(|ready| ready.engine == IMPORT) {
+        true => FrozenRun::read(&root.run(&row.id).config())?.imported,
+        false => None,
+    };
     if args.json {
         ui::print_json(&json::show(&store, &row, imported.as_ref())?);
     } else {

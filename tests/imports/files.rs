@@ -131,7 +131,7 @@ fn what_a_config_says_that_models_here_do_not_do_is_refused() {
         (false, "n_embd", json!(null), "it has no `n_embd`"),
         (false, "n_embd", json!("8"), "`n_embd` is \"8\", which is not a size"),
         (false, "n_layer", json!(-1), "`n_layer` is -1"),
-        (false, "n_embd", json!(1 << 40), "`n_embd` is 1099511627776"),
+        (false, "n_embd", json!(1u64 << 40), "`n_embd` is 1099511627776"),
         (false, "n_embd", json!(16), "tensor transformer.wte.weight has shape [11, 8], not [11, 16]"),
         (false, "vocab_size", json!(12), "tensor transformer.wte.weight has shape [11, 8], not [12, 8]"),
         (false, "n_positions", json!(7), "tensor transformer.wpe.weight has shape [6, 8], not [7, 8]"),
