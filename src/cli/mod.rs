@@ -3,6 +3,7 @@
 mod cancel;
 mod completions;
 mod devices;
+mod eval;
 mod json;
 mod logs;
 mod ls;
@@ -47,6 +48,8 @@ enum Command {
     Resume(resume::Args),
     /// Stop a run, or all of an experiment: what runs writes a checkpoint, the rest is not begun
     Cancel(cancel::Args),
+    /// Measure how well a run's model predicts its corpus or another text
+    Eval(eval::Args),
     /// Draw the report of an experiment again
     Report(report::Args),
     /// List runs
@@ -106,6 +109,7 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Plan(args) => plan::run(root, &args),
         Command::Resume(args) => resume::run(root, &args),
         Command::Cancel(args) => cancel::run(root, &args),
+        Command::Eval(args) => eval::run(root, &args),
         Command::Report(args) => report::run(root, &args),
         Command::Ls(args) => ls::run(root, &args),
         Command::Show(args) => show::run(root, &args),

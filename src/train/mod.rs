@@ -4,6 +4,7 @@
 pub mod checkpoint;
 pub mod eval;
 pub mod schedule;
+pub mod score;
 mod trained;
 
 use std::{

@@ -47,11 +47,17 @@ pub fn keep(source: &Source, alphabet: Option<String>, root: &Root, run: &RunFol
     files::write_new(&path, &text).map(drop)
 }
 
-/// The tokenizer that is kept with a run; `None` where none is.
+/// The tokenizer that is kept with a run; `None` where none is. Errors as [`kept_source`].
+pub fn kept(root: &Root, run: &RunFolder) -> Result<Option<Box<dyn Tokenizer>>> {
+    // What was kept needs no text.
+    kept_source(root, run)?.map(|source| source.build("")).transpose()
+}
+
+/// What the tokenizer is made from that is kept with a run, whatever text it is for; `None` where none is.
 ///
 /// # Errors
 /// [`Exit::Store`] where it cannot be read, or is not what was kept.
-pub fn kept(root: &Root, run: &RunFolder) -> Result<Option<Box<dyn Tokenizer>>> {
+pub fn kept_source(root: &Root, run: &RunFolder) -> Result<Option<Source>> {
     let path = run.tokenizer();
     if !path.exists() {
         return Ok(None);
@@ -63,7 +69,7 @@ pub fn kept(root: &Root, run: &RunFolder) -> Result<Option<Box<dyn Tokenizer>>> 
         return Err(damaged(&path, why).hint("use the version of exp that wrote it, or a newer one"));
     }
     let source = match (kept.tokenizer, &kept.file) {
-        (TokenizerKind::Char, _) => Source::Char,
+        (TokenizerKind::Char, _) => Source::Alphabet(kept.alphabet.unwrap_or_default()),
         (TokenizerKind::Byte, _) => Source::Byte,
         (TokenizerKind::Gpt2, _) => Source::Gpt2,
         (TokenizerKind::File, Some(hash)) => {
@@ -76,7 +82,7 @@ pub fn kept(root: &Root, run: &RunFolder) -> Result<Option<Box<dyn Tokenizer>>> 
         }
         (TokenizerKind::File, None) => return Err(damaged(&path, "it names no tokenizer's file".into())),
     };
-    source.restore(kept.alphabet.as_deref()).map(Some)
+    Ok(Some(source))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ mod file;
 mod gpt2;
 mod kept;
 
-pub use self::kept::{keep, kept};
+pub use self::kept::{keep, kept, kept_source};
 use self::{bytes::Bytes, chars::Chars, file::TokenizerFile, gpt2::Gpt2};
 use crate::{
     base::{Error, Exit, Result},
@@ -41,6 +41,8 @@ pub trait Tokenizer: Send + Sync {
 pub enum Source {
     /// The characters of the corpus.
     Char,
+    /// Those characters, whatever the corpus has.
+    Alphabet(String),
     /// Nothing.
     Byte,
     /// GPT-2's vocabulary, which is part of the program.
@@ -71,18 +73,19 @@ impl Source {
     /// The word for it in a spec.
     pub fn kind(&self) -> TokenizerKind {
         match self {
-            Self::Char => TokenizerKind::Char,
+            Self::Char | Self::Alphabet(_) => TokenizerKind::Char,
             Self::Byte => TokenizerKind::Byte,
             Self::Gpt2 => TokenizerKind::Gpt2,
             Self::File(_) => TokenizerKind::File,
         }
     }
 
-    /// What tokens follow from beside the text: the kind, and the hash of the file.
+    /// What tokens follow from beside the text: the kind, and the hash of the characters or the file.
     pub fn key(&self) -> String {
         let kind = self.kind().word();
         match self {
             Self::File(file) => format!("{kind} {}", file.hash()),
+            Self::Alphabet(chars) => format!("{kind} {}", blake3::hash(chars.as_bytes())),
             _ => kind.into(),
         }
     }
@@ -106,6 +109,7 @@ impl Source {
     pub fn build(&self, text: &str) -> Result<Box<dyn Tokenizer>> {
         Ok(match self {
             Self::Char => Box::new(Chars::of(text)),
+            Self::Alphabet(chars) => Box::new(Chars::of(chars)),
             Self::Byte => Box::new(Bytes),
             Self::Gpt2 => Box::new(Gpt2::new()),
             Self::File(file) => Box::new(file.parse()?),
