@@ -212,8 +212,10 @@ fn a_run_outlives_its_corpus() {
 fn ctrl_c_ends_a_long_walk_with_130() {
     let folder = tempfile::tempdir().unwrap();
     let (lab, id) = trained(&folder, TINY);
-    let mut command =
-        lab.exp(&["eval", &id, "--set", "corpus_chars=4000000", "--all", "--split", "train", "--batch", "1"]);
+    let text = folder.path().join("long.txt");
+    fs::write(&text, "the same sea\n".repeat(400_000)).unwrap();
+    let text = text.to_str().unwrap();
+    let mut command = lab.exp(&["eval", &id, "--text", text, "--all", "--split", "train", "--batch", "1"]);
     let child = lab::Started(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
     let status = format!("/proc/{}/status", child.0.id());
     until("it handles SIGINT", || {

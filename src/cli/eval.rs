@@ -61,6 +61,9 @@ pub struct Args {
     json: bool,
 }
 
+/// What `--set` takes.
+const FREE: [&str; 5] = ["data.corpus", "data.path", "data.val_fraction", "data.corpus_seed", "data.corpus_chars"];
+
 /// A part of a text.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Part {
@@ -99,8 +102,7 @@ impl Args {
         // A path may hold what means something in YAML: as JSON it does not.
         let text = |path: &String| ["corpus=text".to_owned(), format!("data.path={}", json!(path))];
         let set: Vec<String> = self.text.iter().flat_map(text).chain(self.set.iter().cloned()).collect();
-        let data = spec::amend(config, &set, "data", why)?.data;
-        Ok(Some(data))
+        Ok(Some(spec::amend(config, &set, &FREE, why)?.data))
     }
 }
 

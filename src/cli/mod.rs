@@ -1,5 +1,6 @@
 //! The command line: one file per command, each thin over the layers below.
 
+mod attention;
 mod cancel;
 mod completions;
 mod devices;
@@ -50,6 +51,8 @@ enum Command {
     Cancel(cancel::Args),
     /// Measure how well a run's model predicts its corpus or another text
     Eval(eval::Args),
+    /// Show where a run's heads look in a prompt: a table, and a picture of their attention weights
+    Attention(attention::Args),
     /// Draw the report of an experiment again
     Report(report::Args),
     /// List runs
@@ -110,6 +113,7 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Resume(args) => resume::run(root, &args),
         Command::Cancel(args) => cancel::run(root, &args),
         Command::Eval(args) => eval::run(root, &args),
+        Command::Attention(args) => attention::run(root, &args),
         Command::Report(args) => report::run(root, &args),
         Command::Ls(args) => ls::run(root, &args),
         Command::Show(args) => show::run(root, &args),

@@ -7,27 +7,27 @@ use super::{
 };
 use crate::base::Result as BaseResult;
 
-/// `config` with each of `set` (`data.path=FILE`) laid over it, the later ones on top. Those of one `group` alone may be
+/// `config` with each of `set` (`data.path=FILE`) laid over it, the later ones on top. The leaves `free` alone may be
 /// set; `why` says why no other may. A corpus that is named without a path has none.
 ///
 /// # Errors
-/// As [`super::load`], with a caret: where a setting cannot be read, is an axis, does not go with the others, or is not of
-/// that group.
-pub fn amend(config: &RunConfig, set: &[String], group: &str, why: &str) -> BaseResult<RunConfig> {
-    let settings = set.iter().map(|argument| one(argument, group, why)).collect::<Result<Vec<_>>>();
+/// As [`super::load`], with a caret: where a setting cannot be read, is an axis, does not go with the others, or is not
+/// free.
+pub fn amend(config: &RunConfig, set: &[String], free: &[&str], why: &str) -> BaseResult<RunConfig> {
+    let settings = set.iter().map(|argument| one(argument, free, why)).collect::<Result<Vec<_>>>();
     let amended = settings.and_then(|settings| lay(config, &settings));
     amended.map_err(|fault| fault.into_error("reading the command line".into()))
 }
 
 /// The one setting of an argument.
-fn one(argument: &str, group: &str, why: &str) -> Result<Setting> {
+fn one(argument: &str, free: &[&str], why: &str) -> Result<Setting> {
     let mut layer = inherit::read_argument(argument)?;
     let not_here = |name: &str| format!("`{name}` cannot be set here: {why}");
     if let Some(axis) = layer.walks().flat_map(|walk| &walk.axes).next() {
         return Err(Fault::at(&axis.place, "one value is wanted here, not an axis").usage());
     }
     match (layer.settings.pop(), layer.experiment) {
-        (Some(setting), _) if setting.leaf().group() == group => Ok(setting),
+        (Some(setting), _) if free.contains(&setting.leaf().path) => Ok(setting),
         (Some(setting), _) => Err(Fault::at(&setting.place, not_here(setting.leaf().path)).usage()),
         (None, experiment) => Err(Fault::new(experiment.map(|(_, place)| place), not_here("experiment")).usage()),
     }
@@ -64,7 +64,7 @@ mod tests {
         (run.data.corpus, run.data.path) = (CorpusKind::Text, Some("/a".into()));
         let amend = |set: &[&str]| {
             let set: Vec<String> = set.iter().map(|s| (*s).to_owned()).collect();
-            super::amend(&run, &set, "data", "only the text can be another")
+            super::amend(&run, &set, &["data.corpus", "data.path", "data.val_fraction"], "only the text can be another")
         };
         let path = amend(&["data.path=/b", "val_fraction=0.5"]).unwrap().data;
         assert_eq!((path.path.as_deref(), path.val_fraction), (Some("/b"), 0.5));
