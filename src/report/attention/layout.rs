@@ -20,7 +20,7 @@ const NOTE: f64 = 19.0;
 const LEADING: f64 = 1.4;
 
 /// A title needs so much.
-const LEAST_WIDTH: f64 = 900.0;
+const LEAST_WIDTH: f64 = 1000.0;
 /// What the maps of a picture fill together, each way, where nothing asks for more.
 const USUAL: f64 = 1440.0;
 /// What they fill at most, so that tokens can be read.
@@ -31,6 +31,8 @@ const LEAST_CELL: f64 = 11.5;
 const MOST_CELL: f64 = 72.0;
 /// A map has at least so much.
 const LEAST_SIDE: f64 = 96.0;
+/// A cell of a small map has so much, where there is room.
+const SMALL_CELL: f64 = 3.0;
 /// The longest token.
 const TOKEN_ROOM: f64 = 170.0;
 /// Weights are written into cells that are wider than this.
@@ -58,6 +60,8 @@ pub struct Plan<'a> {
     pub side: f64,
     /// Tokens.
     pub tokens: usize,
+    /// How much larger than usual titles, notes and names of axes are: large pictures are seen from further away.
+    zoom: f64,
     /// Left, top, right and bottom of the bar of colours.
     pub bar: (f64, f64, f64, f64),
     /// Where its levels stand.
@@ -84,7 +88,8 @@ impl Sizes {
         let usual = of(USUAL, columns).min(if rows > 1 { f64::INFINITY } else { 1000.0 });
         let readable = n * LEAST_CELL;
         let has_room = readable <= of(MOST, columns.max(rows)).max(usual);
-        let side = if has_room { usual.max(readable) } else { usual.max(LEAST_SIDE) }.min(n * MOST_CELL);
+        let small = (n * SMALL_CELL).min(of(MOST, columns.max(rows))).max(LEAST_SIDE);
+        let side = usual.max(if has_room { readable } else { small }).min(n * MOST_CELL);
         let cell = side / n;
         Self { side, cell, font: has_room.then(|| (cell * 0.62).clamp(11.0, 22.0)) }
     }
@@ -98,10 +103,11 @@ pub fn layout<'a>(figure: &'a HeatFigure<'a>) -> Plan<'a> {
     let sizes = Sizes::of(n, columns, rows);
     let marks = Marks::of(&figure.tokens, &sizes);
     let has_heads = figure.maps.iter().any(|map| !map.title[0].is_empty());
-    let head = if has_heads { LEADING * HEAD } else { 0.0 };
-
-    let left = MARGIN + AXIS * 1.3 + marks.room + 8.0;
     let grid = columns as f64 * (sizes.side + GAP) - GAP;
+    let zoom = (grid / 1500.0).clamp(1.0, 1.8);
+    let axis = AXIS * zoom;
+    let head = if has_heads { LEADING * HEAD * zoom } else { 0.0 };
+    let left = MARGIN + axis * 1.3 + marks.room + 20.0;
     let wide = (left + grid + MARGIN).max(LEAST_WIDTH);
     let mut plan = Plan {
         size: (wide.ceil(), 0.0),
@@ -109,13 +115,14 @@ pub fn layout<'a>(figure: &'a HeatFigure<'a>) -> Plan<'a> {
         maps: Vec::new(),
         side: sizes.side,
         tokens: n,
+        zoom,
         bar: (0.0, 0.0, 0.0, 0.0),
         levels: Vec::new(),
         ticks: Vec::new(),
         is_written: figure.maps.len() == 1 && sizes.cell >= WRITTEN_CELL,
     };
-    let mut top = plan.paragraph(&figure.title, MARGIN, TITLE, Weight::Bold) + 12.0;
-    top = plan.colours(top) + 26.0;
+    let mut top = plan.paragraph(&figure.title, MARGIN, TITLE * zoom, Weight::Bold) + 12.0 * zoom;
+    top = plan.colours(top) + 26.0 * zoom;
     let first = top;
     for (row, maps) in figure.maps.chunks(columns).enumerate() {
         top += head;
@@ -134,13 +141,12 @@ pub fn layout<'a>(figure: &'a HeatFigure<'a>) -> Plan<'a> {
     }
     top -= GAP;
     let middle = (first + head + top) / 2.0;
-    plan.label("query", (MARGIN + AXIS, middle), Align::Middle, AXIS).upward = true;
+    plan.label("query", (MARGIN + axis, middle), Align::Middle, axis).upward = true;
     top += marks.depth + 8.0;
-    // Under the maps that stand above nothing.
-    plan.label("key", (left + grid / 2.0, top + AXIS), Align::Middle, AXIS);
-    top += LEADING * AXIS + 12.0;
+    plan.label("key", (left + grid / 2.0, top + axis), Align::Middle, axis);
+    top += LEADING * axis + 12.0;
     for note in figure.notes.iter().chain(&marks.note) {
-        top = plan.paragraph(note, top, NOTE, Weight::Regular);
+        top = plan.paragraph(note, top, NOTE * zoom, Weight::Regular);
     }
     plan.size.1 = (top + MARGIN * 0.6).ceil();
     plan
@@ -218,28 +224,29 @@ impl Plan<'_> {
 
     /// The bar of colours with its levels; answers where it ends.
     fn colours(&mut self, top: f64) -> f64 {
-        const SIZE: f64 = 19.0;
         const WORD: &str = "attention weight";
-        let left = MARGIN + width(WORD, SIZE, Weight::Regular) + 16.0;
-        let (right, bottom) = (left + 420.0, top + 20.0);
-        self.label(WORD, (MARGIN, bottom - 10.0 + SIZE * CAPITALS / 2.0), Align::Start, SIZE);
+        let size = NOTE * self.zoom;
+        let left = MARGIN + width(WORD, size, Weight::Regular) + 16.0 * self.zoom;
+        let (right, bottom) = (left + 420.0 * self.zoom, top + size);
+        self.label(WORD, (MARGIN, (top + bottom + size * CAPITALS) / 2.0), Align::Start, size);
         self.bar = (left, top, right, bottom);
         for (weight, text) in LEVELS {
             let x = left + share(weight) * (right - left);
             self.levels.push(x);
-            self.label(text, (x, bottom + 7.0 + SIZE), Align::Middle, SIZE);
+            self.label(text, (x, bottom + 7.0 + size), Align::Middle, size);
         }
-        bottom + 7.0 + SIZE * 1.2
+        bottom + 7.0 + size * 1.2
     }
 
     /// The title over a map, as much of it as there is room for.
     fn head(&mut self, map: &HeatMap, (left, top): Spot, side: f64) {
-        let wide = |text: &str, size| width(text, size, Weight::Regular);
+        let usual = HEAD * self.zoom;
+        let wide = |text: &str| width(text, usual, Weight::Regular);
         let [long, short] = &map.title;
-        let text = if wide(long, HEAD) <= side { long } else { short };
-        let size = HEAD.min(HEAD * side / wide(text, HEAD).max(1.0));
+        let text = if wide(long) <= side { long } else { short };
         if !text.is_empty() {
-            self.label(text, (left, top - 8.0), Align::Start, size);
+            let size = usual.min(usual * side / wide(text));
+            self.label(text, (left, top - 0.4 * usual), Align::Start, size);
         }
     }
 
