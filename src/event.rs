@@ -27,6 +27,8 @@ pub enum Event {
     Eval(Eval),
     /// A checkpoint was renamed into place; everything before this line is durable.
     Checkpointed(Checkpointed),
+    /// The model wrote a text.
+    Sampled(Sampled),
     /// Something a person should know that stops nothing.
     Warning {
         /// When, in ms since the Unix epoch.
@@ -176,6 +178,17 @@ pub struct Checkpointed {
     pub best: bool,
     /// Folders, relative to the run's, that were removed to keep to `checkpoint.keep_last` and `.keep_best`.
     pub removed: Vec<String>,
+}
+
+/// A text that the model wrote, whole on disk.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sampled {
+    /// When, in ms since the Unix epoch.
+    pub at: Millis,
+    /// Updates done before.
+    pub step: u64,
+    /// The file of the prompt and what follows it, relative to the run's folder.
+    pub file: FileRef,
 }
 
 /// How an attempt ended.

@@ -70,7 +70,7 @@ fn whole(data: &Dataset) -> String {
         // One window over all but the last token of the split; y has that one.
         let mut batch = Batch::zeros(1, tokens as usize - 1);
         data.fill_eval(split, 0, &mut batch);
-        data.decode(&[&batch.x[..1], &batch.y].concat())
+        data.tokenizer().decode(&[&batch.x[..1], &batch.y].concat())
     };
     split(Split::Train, info.train_tokens) + &split(Split::Val, info.val_tokens)
 }
@@ -107,7 +107,7 @@ fn a_file_is_kept_as_it_is_but_for_a_byte_order_mark() {
         for tokenizer in [TokenizerKind::Char, TokenizerKind::Byte] {
             let data = place.open(&text(&path, tokenizer));
             assert_eq!(data.info().chars, 3 * content.chars().count() as u64);
-            assert_eq!(data.decode(&data.encode(content).unwrap()), content);
+            assert_eq!(data.tokenizer().decode(&data.tokenizer().encode(content).unwrap()), content);
             if tokenizer == TokenizerKind::Char {
                 assert_eq!(whole(&data), content.repeat(3), "{name}");
             }
@@ -122,11 +122,11 @@ fn characters_are_numbered_by_code_point() {
     let place = Place::new();
     let data = place.open(&text(&place.write("t", "zebra ZEBRA é!\n"), TokenizerKind::Char));
     assert_eq!(data.info().vocab_size, 14);
-    assert_eq!(data.decode(&(0..14).collect::<Vec<_>>()), "\n !ABERZaberzé");
-    let error = data.encode("quay").unwrap_err();
+    assert_eq!(data.tokenizer().decode(&(0..14).collect::<Vec<_>>()), "\n !ABERZaberzé");
+    let error = data.tokenizer().encode("quay").unwrap_err();
     assert_eq!(error.exit, Exit::Spec);
-    assert!(error.to_string().contains("there is no token for the character 'q'"), "{error}");
-    assert_eq!(data.decode(&[0, 14, u32::MAX]), "\n\u{fffd}\u{fffd}");
+    assert!(error.to_string().contains("the tokenizer has no character 'q'"), "{error}");
+    assert_eq!(data.tokenizer().decode(&[0, 14, u32::MAX]), "\n\u{fffd}\u{fffd}");
 }
 
 #[test]
@@ -376,8 +376,8 @@ proptest! {
         for tokenizer in [TokenizerKind::Char, TokenizerKind::Byte] {
             let config = DataConfig { val_fraction: fraction, ..text(&path, tokenizer) };
             let data = place.open(&config);
-            let tokens = data.encode(&content).unwrap();
-            prop_assert_eq!(data.decode(&tokens), content.trim_start_matches('\u{feff}').to_owned());
+            let tokens = data.tokenizer().encode(&content).unwrap();
+            prop_assert_eq!(data.tokenizer().decode(&tokens), content.trim_start_matches('\u{feff}').to_owned());
             let info = data.info();
             prop_assert_eq!(tokens.len() as u64, info.train_tokens + info.val_tokens);
             prop_assert_eq!(info.train_tokens, (tokens.len() as f64 * (1.0 - fraction)) as u64);

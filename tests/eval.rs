@@ -161,10 +161,7 @@ fn another_text_is_read_by_the_run_s_tokens() {
 
     fs::write(&path, format!("{text}¿")).unwrap();
     let said = refused(&lab, &id, &["--text", name], 3);
-    assert!(
-        said.contains("no token for the character '¿'") && said.contains(&id[..8]) && said.contains("hint:"),
-        "{said}"
-    );
+    assert!(said.contains("no character '¿'") && said.contains(&id[..8]) && said.contains("hint:"), "{said}");
     let gone = refused(&lab, &id, &["--text", "nowhere.txt"], 3);
     assert!(gone.contains("nowhere.txt: there is no such file"), "{gone}");
     fs::write(&path, "too short").unwrap();
@@ -194,9 +191,11 @@ fn a_run_outlives_its_corpus() {
     let text = fs::read(&kept).unwrap();
     fs::remove_file(&kept).unwrap(); // as in runs from before it was kept
     assert_eq!(eval(&lab, &id, &["--text", other]), before);
+    assert_eq!(fs::read(&kept).unwrap(), text, "it is kept from then on");
+    fs::remove_file(&kept).unwrap();
     fs::write(&corpus, "something else altogether. ".repeat(60)).unwrap();
     let said = refused(&lab, &id, &["--text", other], 3);
-    assert!(said.contains("none is kept with it") && said.contains("put it back"), "{said}");
+    assert!(said.contains("none is kept with it") && said.contains("put the corpus back"), "{said}");
     let said = refused(&lab, &id, &[], 3);
     assert!(said.contains("not what it was") && said.contains("--text"), "{said}");
 

@@ -14,7 +14,10 @@ use exp::{
     engine::{Batch, Engine, Part, Place, Update},
     model::{Layout, safetensors::read},
     spec::RunConfig,
-    train::schedule::lr_at,
+    train::{
+        generate::{self, Sampling, Writer},
+        schedule::lr_at,
+    },
 };
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -57,6 +60,38 @@ fn parity_of_losses_rates_norms_and_final_weights() {
     });
 }
 
+/// The likeliest tokens after a prompt under the final weights: each from all tokens before it, and from a cache.
+#[test]
+fn parity_of_greedy_texts_with_and_without_a_cache() {
+    for_each_case("greedy texts", |case, engine| {
+        let greedy: Value = serde_json::from_slice(&fs::read(case.folder.join("greedy.json")).unwrap()).unwrap();
+        let tokens = |name: &str| -> Vec<u32> {
+            greedy[name].as_array().unwrap().iter().map(|token| token.as_u64().unwrap() as u32).collect()
+        };
+        let (prompt, want) = (tokens("prompt"), tokens("greedy"));
+        let weights = case.read(greedy["weights"].as_str().unwrap().trim_end_matches(".safetensors"));
+        let (model, vocab) = (&case.config.model, case.vocab());
+        let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
+        let mut rng = generate::stream(1, 0);
+
+        let mut writer = Writer::new(model, vocab, &weights, want.len(), 2).unwrap();
+        writer.begin(&prompt).unwrap();
+        while writer.tokens().len() < want.len() {
+            writer.next(&sampling, &mut rng).unwrap();
+        }
+        assert_eq!(writer.tokens(), want, "with a cache");
+
+        engine.write(Part::Params, &weights).unwrap();
+        let mut text = prompt;
+        while text.len() < want.len() {
+            let window = &text[text.len().saturating_sub(model.context)..];
+            let logits = engine.logits(window, 1).unwrap();
+            text.push(sampling.choose(&logits[logits.len() - vocab..], &mut rng).unwrap());
+        }
+        assert_eq!(text, want, "without a cache");
+    });
+}
+
 /// One folder of reference numbers.
 struct Case {
     folder: PathBuf,
@@ -89,8 +124,12 @@ impl Case {
         Self { folder, trace, config, layout, windows }
     }
 
+    fn vocab(&self) -> usize {
+        self.trace["model"]["vocab_size"].as_u64().unwrap() as usize
+    }
+
     fn engine(&self, make: Make) -> Box<dyn Engine> {
-        let mut engine = make(&self.config, self.trace["model"]["vocab_size"].as_u64().unwrap() as usize);
+        let mut engine = make(&self.config, self.vocab());
         engine.write(Part::Params, &self.read("init")).unwrap();
         engine
     }

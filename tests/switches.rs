@@ -10,6 +10,7 @@ use exp::{
     engine::{
         Engine, Part, Place, Update,
         cpu::Cpu,
+        decode::Decoder,
         tape::{Tape, attention_weights, rms_norm, rotate, sinusoids},
     },
     model::{Layout, safetensors},
@@ -18,6 +19,7 @@ use exp::{
         config::{EngineKind, Mlp, Norm, Position},
         leaf,
     },
+    train::generate::{self, Sampling, Writer},
 };
 use proptest::{prelude::*, sample::select};
 use serde::de::DeserializeOwned;
@@ -167,6 +169,33 @@ proptest! {
                 prop_assert!(straight.read(part).unwrap() == resumed.read(part).unwrap(), "{part:?}");
             }
         }
+    }
+
+    /// A prompt in one pass and then a token at a time, against all tokens in one pass: the same logits, and so the same
+    /// greedy tokens.
+    #[test]
+    fn a_cache_gives_what_a_full_pass_gives(c in configs(), prompt in 1usize..=8) {
+        let (t, mut tape) = (c.model.context, Tape::new(&c, VOCAB, "cpu").unwrap());
+        let weights = weights(tape.layout(), c.train.seed);
+        tape.write(Part::Params, &weights).unwrap();
+        let tokens = random_batch(c.train.seed, 1, t, VOCAB).x;
+        let mut decoder = Decoder::new(&c.model, VOCAB, &weights, t, 2).unwrap();
+        let mut fed = prompt.min(t);
+        let mut close = |len: usize, got: &[f32]| {
+            let want = &tape.logits(&tokens[..len], 1).unwrap()[(len - 1) * VOCAB..];
+            let off = norm(&got.iter().zip(want).map(|(a, b)| a - b).collect::<Vec<_>>());
+            off < 1e-4 * norm(want) + 1e-6
+        };
+        prop_assert!(close(fed, decoder.feed(&tokens[..fed]).unwrap()), "the prompt");
+        while fed < t {
+            fed += 1;
+            prop_assert!(close(fed, decoder.feed(&tokens[fed - 1..fed]).unwrap()), "token {fed}");
+        }
+        // Gone back to, the same again.
+        prop_assert!(decoder.rewind(1));
+        prop_assert!(close(t, decoder.feed(&tokens[1..]).unwrap()), "after going back");
+        let ends = matches!(c.model.position, Position::Learned | Position::Sinusoidal);
+        prop_assert_eq!((decoder.room(), decoder.feed(&[1]).is_err()), (ends.then_some(0), ends));
     }
 
     #[test]
@@ -381,4 +410,84 @@ fn normed_queries_and_keys_forget_their_length() {
         a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
     };
     assert!(off(true) < 1e-4 && off(false) > 1e-3, "{} {}", off(true), off(false));
+}
+
+/// In one layer, keys and values follow from their own tokens alone: with positions that are distances, a cache whose
+/// oldest entries made way for new ones is the last window from anew.
+#[test]
+fn a_full_cache_slides_where_positions_are_distances() {
+    for position in [Position::Rope, Position::None] {
+        let mut c = config(1, 2, 32, 8);
+        c.model.position = position;
+        let mut tape = Tape::new(&c, VOCAB, "cpu").unwrap();
+        let weights = weights(tape.layout(), 3);
+        tape.write(Part::Params, &weights).unwrap();
+        let tokens = random_batch(5, 1, 29, VOCAB).x;
+        let mut decoder = Decoder::new(&c.model, VOCAB, &weights, 100, 1).unwrap();
+        assert_eq!(decoder.capacity(), 8, "a context is all that is ever seen");
+        decoder.feed(&tokens[..5]).unwrap();
+        for end in (8..=29).step_by(3) {
+            let got = decoder.feed(&tokens[end - 3..end]).unwrap().to_vec();
+            let want = &tape.logits(&tokens[end - 8..end], 1).unwrap()[7 * VOCAB..];
+            let off = got.iter().zip(want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(off < 1e-4, "{position:?}, {end} tokens: {off}");
+        }
+        assert!(!decoder.rewind(2) && decoder.is_empty(), "the first tokens are gone");
+    }
+}
+
+#[test]
+fn threads_change_no_bit_of_what_a_decoder_computes() {
+    let mut c = config(2, 8, 512, 128);
+    (c.model.mlp, c.model.position, c.model.kv_heads) = (Mlp::SwiGlu, Position::Rope, 4);
+    let layout = Layout::of(&c.model, VOCAB);
+    let weights = weights(&layout, 4);
+    let tokens = random_batch(6, 1, 128, VOCAB).x;
+    let logits = |threads: usize| {
+        let mut decoder = Decoder::new(&c.model, VOCAB, &weights, 128, threads).unwrap();
+        let prompt = decoder.feed(&tokens[..120]).unwrap().to_vec();
+        [prompt, decoder.feed(&tokens[120..121]).unwrap().to_vec()]
+    };
+    assert_eq!(logits(1), logits(3));
+}
+
+/// Greedy texts beyond the context against full passes over the windows that the rule names; and a second text of a
+/// writer, with the same prompt or another, is what a new writer writes.
+#[test]
+fn a_writer_goes_on_beyond_the_context_by_its_rule() {
+    for position in [Position::Learned, Position::Sinusoidal, Position::Rope] {
+        let mut c = config(1, 2, 32, 8);
+        c.model.position = position;
+        let mut tape = Tape::new(&c, VOCAB, "cpu").unwrap();
+        let weights = weights(tape.layout(), 3);
+        tape.write(Part::Params, &weights).unwrap();
+        let writer = || Writer::new(&c.model, VOCAB, &weights, 40, 1).unwrap();
+        let write = |writer: &mut Writer, prompt: &[u32], sampling: Sampling, tokens: usize| {
+            let mut rng = generate::stream(1, 0);
+            writer.begin(prompt).unwrap();
+            for _ in 0..tokens {
+                writer.next(&sampling, &mut rng).unwrap();
+            }
+            writer.tokens().to_vec()
+        };
+        let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
+        for prompt in [&[1, 2, 3][..], &[3, 1, 4, 1, 5, 9, 2, 6, 5, 3]] {
+            let mut want = prompt.to_vec();
+            let mut first = want.len().saturating_sub(8);
+            for _ in 0..20 {
+                if want.len() - first > 8 {
+                    first = want.len() - if position == Position::Rope { 8 } else { 4 };
+                }
+                let logits = tape.logits(&want[first..], 1).unwrap();
+                let last = &logits[logits.len() - VOCAB..];
+                want.push((0..VOCAB).max_by(|&a, &b| last[a].total_cmp(&last[b])).unwrap() as u32);
+            }
+            assert_eq!(write(&mut writer(), prompt, greedy, 20), want, "{position:?}");
+        }
+        let mut one = writer();
+        for (prompt, tokens) in [(&[1, 2, 3][..], 2), (&[1, 2, 3], 30), (&[1, 2, 3], 4), (&[1, 2], 4), (&[7; 20], 3)] {
+            let again = write(&mut one, prompt, Sampling::default(), tokens);
+            assert_eq!(again, write(&mut writer(), prompt, Sampling::default(), tokens), "{position:?} {prompt:?}");
+        }
+    }
 }

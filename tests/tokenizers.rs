@@ -162,7 +162,7 @@ fn a_long_text_is_cached_as_the_tokens_of_the_whole() {
     assert!(text.len() > 2 << 20);
     assert!(place.cached(2) == tokens);
     assert_eq!(info.vocab_size, 50_257);
-    let val = data.decode(&tokens[info.train_tokens as usize..]);
+    let val = data.tokenizer().decode(&tokens[info.train_tokens as usize..]);
     let per_token = val.chars().count() as f64 / info.val_tokens as f64;
     assert_eq!((info.train_tokens + info.val_tokens, info.chars_per_token), (tokens.len() as u64, per_token));
 }
@@ -225,8 +225,8 @@ fn a_file_is_used_for_its_tokens_alone() {
     let once = [3, 2, 1, 0, 2, 3, 3, 2];
     assert_eq!(place.cached(2), once.repeat(10), "neither cut, nor filled up, nor wrapped");
     assert_eq!(data.info().vocab_size, 5);
-    assert_eq!(data.decode(&once), "ab ba abab ");
-    assert_eq!(data.decode(&[3, 5, 10, 0]), "ab\u{fffd}\u{fffd}a", "ids without a token");
+    assert_eq!(data.tokenizer().decode(&once), "ab ba abab ");
+    assert_eq!(data.tokenizer().decode(&[3, 5, 10, 0]), "ab\u{fffd}\u{fffd}a", "ids without a token");
     assert_eq!((data.info().val_tokens, data.info().chars_per_token), (8, 11.0 / 8.0));
 }
 
@@ -265,12 +265,12 @@ fn errors_name_the_tokenizer_and_say_why() {
     let mut known = pairs();
     known["model"]["unk_token"] = json!(" ");
     let data = place.open(&place.config(text, TokenizerKind::File, Some(&place.write("u.json", &known.to_string()))));
-    assert_eq!(data.encode("bcb").unwrap(), [1, 2, 1]);
+    assert_eq!(data.tokenizer().encode("bcb").unwrap(), [1, 2, 1]);
     let mut own = pairs();
     let token = json!({"id": 5, "content": " c ", "single_word": false, "lstrip": false, "rstrip": false,
         "normalized": false, "special": false});
     own["added_tokens"].as_array_mut().unwrap().push(token);
     let data = place.open(&place.config(text, TokenizerKind::File, Some(&place.write("o.json", &own.to_string()))));
-    assert_eq!(data.encode("ab c b").unwrap(), [3, 5, 1]);
-    assert!(data.encode("c").unwrap_err().to_string().contains("no token for 'c'"));
+    assert_eq!(data.tokenizer().encode("ab c b").unwrap(), [3, 5, 1]);
+    assert!(data.tokenizer().encode("c").unwrap_err().to_string().contains("no token for 'c'"));
 }

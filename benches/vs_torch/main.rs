@@ -1,12 +1,13 @@
-//! `exp`'s training step against PyTorch's, in eager mode, on the same models: `cargo bench --bench vs_torch [-- A B …]`.
+//! `exp`'s training step against PyTorch's, in eager mode, on the same models: `cargo bench --bench vs_torch [-- A B …]`;
+//! and how it writes against `generate` of Hugging Face's transformers, both with a cache (`decode-…`).
 //!
-//! PyTorch is optional and stays out of the project; one command installs it, and without it this bench only says so:
+//! They are optional and stay out of the project; one command installs them, and without them this bench only says so:
 //!
 //! ```text
-//! python3 -m venv target/torch && target/torch/bin/pip install torch numpy
+//! python3 -m venv target/torch && target/torch/bin/pip install torch numpy transformers
 //! ```
 //!
-//! Each side is a process of its own that trains when told to. They take turns within seconds of each other, first one
+//! Each side is a process of its own that trains or writes when told to. They take turns within seconds of each other, first one
 //! then the other going first; a turn's time is the median of its steps, the ratio that of the medians over all pairs.
 //! Everything in a step counts: sampling, forward, backward, clipping, AdamW. Where other processes use the cores
 //! meanwhile, nothing is reported: they slow the two sides down by different amounts.
@@ -21,10 +22,21 @@ use std::{path::PathBuf, process::ExitCode};
 use load::Load;
 use side::Side;
 
-/// One model and batch, and how it is trained.
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Task {
+    /// A step of training.
+    Train,
+    /// A token of a text.
+    Decode,
+}
+
+/// One model and batch, and what is done with it.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub name: &'static str,
+    pub task: Task,
+    pub vocab: usize,
     pub layers: usize,
     pub heads: usize,
     pub d_model: usize,
@@ -35,7 +47,7 @@ pub struct Case {
     pub threads: usize,
     /// Processes of each side, side by side.
     pub copies: usize,
-    /// Steps of one turn.
+    /// Steps, or tokens, of one turn.
     pub steps: usize,
 }
 
@@ -52,6 +64,8 @@ fn cases() -> Vec<Case> {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let case = |name, [layers, heads, d_model, context, batch]: [usize; 5], steps| Case {
         name,
+        task: Task::Train,
+        vocab: VOCAB,
         layers,
         heads,
         d_model,
@@ -70,6 +84,8 @@ fn cases() -> Vec<Case> {
         case("D", [12, 12, 768, 256, 2], 2),
         Case { name: "B-dropout", dropout: 0.2, ..b.clone() },
         Case { name: "B-x2", threads: 1, copies: 2, ..b },
+        Case { task: Task::Decode, ..case("decode-4-128", [4, 4, 128, 256, 1], 200) },
+        Case { task: Task::Decode, vocab: 50_257, ..case("decode-12-768", [12, 12, 768, 1024, 1], 30) },
     ]
 }
 
@@ -85,11 +101,11 @@ fn main() -> ExitCode {
     let python = python();
     if !python.exists() {
         println!("vs_torch: no {}; to compare with PyTorch, install it once:", python.display());
-        println!("  python3 -m venv target/torch && target/torch/bin/pip install torch numpy");
+        println!("  python3 -m venv target/torch && target/torch/bin/pip install torch numpy transformers");
         return ExitCode::SUCCESS;
     }
     println!(
-        "{:10} {:>9} {:>9} {:>6} {:>17} {:>9} {:>9} {:>6} {:>8} {:>6}",
+        "{:13} {:>9} {:>9} {:>6} {:>17} {:>9} {:>9} {:>6} {:>8} {:>6}",
         "case", "torch ms", "exp ms", "ratio", "ratios of pairs", "torch MiB", "exp MiB", "ratio", "GFLOP/s", "peak"
     );
     let chosen: Vec<Case> =
@@ -122,16 +138,17 @@ fn compare(case: &Case, python: &std::path::Path) -> bool {
         peaks.push(peak::gflops(case.threads * case.copies));
     }
     if busiest > BUSY {
-        println!("{:10} not reported: other processes used {busiest:.2} cores meanwhile", case.name);
+        println!("{:13} not reported: other processes used {busiest:.2} cores meanwhile", case.name);
         return false;
     }
     let ratios: Vec<f64> = times[1].iter().zip(&times[0]).map(|(e, t)| e / t).collect();
     let (least, most) = (ratios.iter().copied().fold(f64::MAX, f64::min), ratios.iter().copied().fold(0.0, f64::max));
     let [torch_ms, exp_ms] = times.map(median);
     let [torch_mib, exp_mib] = [torch.finish(), exp.finish()];
+    let digits = if case.task == Task::Train { 1 } else { 3 };
     let gflops = operations(case) * case.copies as f64 / exp_ms / 1e6;
     println!(
-        "{:10} {torch_ms:9.1} {exp_ms:9.1} {:6.3} {:>17} {torch_mib:9.0} {exp_mib:9.0} {:6.3} {gflops:8.0} {:6.2}",
+        "{:13} {torch_ms:9.digits$} {exp_ms:9.digits$} {:6.3} {:>17} {torch_mib:9.0} {exp_mib:9.0} {:6.3} {gflops:8.0} {:6.2}",
         case.name,
         exp_ms / torch_ms,
         format!("{least:.3} to {most:.3}"),
@@ -142,9 +159,12 @@ fn compare(case: &Case, python: &std::path::Path) -> bool {
 }
 
 /// Floating-point operations that a step needs: six for each weight and token, and the products of attention up to the
-/// diagonal.
+/// diagonal. A token that is written needs two for each weight.
 fn operations(case: &Case) -> f64 {
-    let cost = exp::cost::Cost::of(&worker::config(case), VOCAB);
+    let cost = exp::cost::Cost::of(&worker::config(case), case.vocab);
+    if case.task == Task::Decode {
+        return 2.0 * cost.params_without_positions as f64;
+    }
     let tokens = (case.batch * case.context) as f64;
     let attention = (case.layers * case.d_model * (case.context + 1)) as f64;
     tokens * 6.0 * (cost.params_without_positions as f64 + attention)

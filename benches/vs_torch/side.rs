@@ -6,7 +6,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-use crate::{Case, VOCAB, median};
+use crate::{Case, Task, median};
 
 /// One process that trains when told to.
 struct Process {
@@ -21,11 +21,18 @@ pub struct Side(Vec<Process>);
 impl Side {
     /// PyTorch's.
     pub fn torch(case: &Case, python: &Path) -> Self {
-        let numbers = [case.layers, case.heads, case.d_model, case.context, case.batch, VOCAB];
+        const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/vs_torch");
+        let shape = [case.layers, case.heads, case.d_model, case.context];
+        let (script, more) = match case.task {
+            Task::Train => {
+                ("torch_step.py", vec![case.batch.to_string(), case.vocab.to_string(), case.dropout.to_string()])
+            }
+            Task::Decode => ("hf_generate.py", vec![case.vocab.to_string()]),
+        };
         Self::start(case.copies, || {
             let mut command = Command::new(python);
-            command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/benches/vs_torch/torch_step.py"));
-            command.args(numbers.map(|n| n.to_string())).args([case.dropout.to_string(), case.threads.to_string()]);
+            command.arg(format!("{FOLDER}/{script}")).args(shape.map(|n| n.to_string())).args(&more);
+            command.arg(case.threads.to_string());
             command
         })
     }

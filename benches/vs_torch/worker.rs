@@ -1,44 +1,75 @@
-//! One side of the comparison: trains with `exp`'s engine on demand. Each line on standard input, a number of steps, is
-//! answered by a line with the milliseconds of each; the last line of all is the peak resident memory in KiB.
+//! One side of the comparison: trains with `exp`'s engine, or writes with its decoder, on demand. Each line on standard
+//! input, a number of steps or tokens, is answered by a line with the milliseconds of each; the last line of all is the
+//! peak resident memory in KiB.
 
 use std::{io::BufRead, time::Instant};
 
 use exp::{
     base::rng,
     engine::{Batch, Place, Update},
+    model::{self, Layout},
     spec::RunConfig,
+    train::generate::{self, Sampling, Writer},
 };
 
-use crate::{Case, VOCAB};
+use crate::{Case, Task};
 
-/// Trains until standard input ends.
+/// Works until standard input ends.
 pub fn run(case: &Case, threads: usize) {
-    let config = config(case);
-    let mut engine = exp::engine::build(&config, VOCAB, "cpu", threads).expect("an engine");
-    let text = text(VOCAB);
-    let mut rng = rng::stream(1, "vs_torch");
-    let mut batch = Batch::zeros(case.batch, case.context);
-    let mut step = 0;
+    let mut turn = match case.task {
+        Task::Train => train(case, threads),
+        Task::Decode => decode(case, threads),
+    };
     for line in std::io::stdin().lock().lines() {
         let Ok(steps) = line.expect("a line").trim().parse::<u64>() else { break };
-        let mut times = Vec::new();
-        for _ in 0..steps {
-            let start = Instant::now();
-            step += 1;
-            for b in 0..case.batch {
-                let first = rng::below(&mut rng, (text.len() - case.context - 1) as u64) as usize;
-                let window = b * case.context..(b + 1) * case.context;
-                batch.x[window.clone()].copy_from_slice(&text[first..first + case.context]);
-                batch.y[window].copy_from_slice(&text[first + 1..first + 1 + case.context]);
-            }
-            let loss = engine.accumulate(&batch, Place { step, micro: 0 }, 1).expect("a gradient");
-            let norm = engine.update(&config.train, Update { step, lr: 1e-3 }).expect("an update");
-            assert!(loss.is_finite() && norm.is_finite());
-            times.push(format!("{:.3}", start.elapsed().as_secs_f64() * 1e3));
-        }
+        let times: Vec<String> = turn(steps).iter().map(|ms| format!("{ms:.4}")).collect();
         println!("{}", times.join(" "));
     }
     println!("{}", peak_kib());
+}
+
+/// Does so many steps and tells the milliseconds of each.
+type Turn = Box<dyn FnMut(u64) -> Vec<f64>>;
+
+fn train(case: &Case, threads: usize) -> Turn {
+    let config = config(case);
+    let mut engine = exp::engine::build(&config, case.vocab, "cpu", threads).expect("an engine");
+    let text = text(case.vocab);
+    let mut rng = rng::stream(1, "vs_torch");
+    let (context, mut batch) = (case.context, Batch::zeros(case.batch, case.context));
+    let mut step = 0;
+    let mut one = move || {
+        let start = Instant::now();
+        step += 1;
+        for b in 0..batch.batch {
+            let first = rng::below(&mut rng, (text.len() - context - 1) as u64) as usize;
+            let window = b * context..(b + 1) * context;
+            batch.x[window.clone()].copy_from_slice(&text[first..first + context]);
+            batch.y[window].copy_from_slice(&text[first + 1..first + 1 + context]);
+        }
+        let loss = engine.accumulate(&batch, Place { step, micro: 0 }, 1).expect("a gradient");
+        let norm = engine.update(&config.train, Update { step, lr: 1e-3 }).expect("an update");
+        assert!(loss.is_finite() && norm.is_finite());
+        start.elapsed().as_secs_f64() * 1e3
+    };
+    Box::new(move |steps| (0..steps).map(|_| one()).collect())
+}
+
+/// All of a text counts, its prompt of eight tokens too, as on the other side.
+fn decode(case: &Case, threads: usize) -> Turn {
+    let config = config(case);
+    let layout = Layout::of(&config.model, case.vocab);
+    let weights = model::init(&layout, case.layers, 1);
+    let mut writer = Writer::new(&config.model, case.vocab, &weights, case.context, threads).expect("a writer");
+    Box::new(move |tokens| {
+        let (mut rng, start) = (generate::stream(1, 0), Instant::now());
+        writer.forget();
+        writer.begin(&[0, 1, 2, 3, 4, 5, 6, 7]).expect("a prompt");
+        for _ in 0..tokens {
+            writer.next(&Sampling::default(), &mut rng).expect("a token");
+        }
+        vec![start.elapsed().as_secs_f64() * 1e3 / tokens as f64]
+    })
 }
 
 /// The run that a case stands for.

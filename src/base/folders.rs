@@ -17,6 +17,7 @@
 //! runs/<id16>/checkpoints/step-N.attempt-K/     a checkpoint; once it is none: damaged-step-N... (not what was written),
 //!                                               bad-step-N... (failed to load twice), void-step-N... (a later attempt
 //!                                               went on from before it); of the damaged and bad the newest two are kept
+//! runs/<id16>/samples/step-N.attempt-K.txt      a text that the model wrote
 //! reports/<name>/                               pictures, tables
 //! ```
 
@@ -169,6 +170,16 @@ impl RunFolder {
     /// All checkpoints.
     pub fn checkpoints(&self) -> PathBuf {
         self.path.join("checkpoints")
+    }
+
+    /// A text that the model wrote after `step` updates.
+    pub fn sample(&self, step: u64, attempt: u32) -> PathBuf {
+        self.path.join("samples").join(format!("step-{step}.attempt-{attempt}.txt"))
+    }
+
+    /// How a path within the run's folder is written down.
+    pub fn relative(&self, path: &Path) -> String {
+        path.strip_prefix(&self.path).unwrap_or(path).display().to_string()
     }
 
     /// The numbers of the attempts that have a folder, ascending; none where the run has no folder.

@@ -29,15 +29,15 @@ pub struct Args {
     run: String,
 
     /// What the model reads
-    #[arg(long, value_name = "TEXT", group = "what")]
+    #[arg(long, value_name = "TEXT", group = "what", allow_hyphen_values = true)]
     prompt: Option<String>,
 
-    /// A file with what the model reads
+    /// The same from a file; `-` is standard input
     #[arg(long, value_name = "FILE", group = "what")]
-    prompt_file: Option<PathBuf>,
+    prompt_file: Option<String>,
 
-    /// The tokens that the model reads, by their numbers
-    #[arg(long, value_name = "N,N,…", group = "what", value_delimiter = ',')]
+    /// The same as token ids, with commas between them; for models without a tokenizer
+    #[arg(long, group = "what", value_delimiter = ',')]
     ids: Option<Vec<u32>>,
 
     /// Draw the heads of this layer alone; layers and heads count from 0
@@ -48,8 +48,8 @@ pub struct Args {
     #[arg(long, value_name = "H")]
     head: Option<usize>,
 
-    /// Which of the run's checkpoints: best, last, or the number of a step
-    #[arg(long, value_name = "WHICH", default_value = "best")]
+    /// Which weights: best, last, or the number of a step
+    #[arg(long, value_name = "best|last|N", default_value = "best")]
     checkpoint: Which,
 
     /// Where the picture goes [default: a file in reports/attention]
@@ -63,14 +63,14 @@ pub struct Args {
 
 impl Args {
     fn prompt(&self) -> Result<Prompt> {
-        Ok(match (&self.prompt, &self.prompt_file, &self.ids) {
+        let doing = |file: &str| format!("reading the prompt from {file}");
+        Ok(match (&self.prompt, self.prompt_file.as_deref(), &self.ids) {
             (Some(text), ..) => Prompt::Text(text.clone()),
-            (_, Some(path), _) => {
-                let doing = || format!("reading the prompt {}", path.display());
-                Prompt::Text(
-                    String::from_utf8(std::fs::read(path).doing(Exit::Usage, doing)?).doing(Exit::Usage, doing)?,
-                )
+            (_, Some("-"), _) => {
+                let text = std::io::read_to_string(std::io::stdin());
+                Prompt::Text(text.doing(Exit::Usage, || doing("standard input"))?)
             }
+            (_, Some(file), _) => Prompt::Text(std::fs::read_to_string(file).doing(Exit::Usage, || doing(file))?),
             (.., ids) => Prompt::Ids(ids.clone().unwrap_or_default()),
         })
     }

@@ -24,8 +24,8 @@ pub struct Args {
     /// The run: any unique prefix of its id
     run: String,
 
-    /// Which of its checkpoints: best, last, or the number of a step
-    #[arg(long, value_name = "WHICH", default_value = "best")]
+    /// Which weights: best, last, or the number of a step
+    #[arg(long, value_name = "best|last|N", default_value = "best")]
     checkpoint: Which,
 
     /// Another text, a file or folder; --set corpus=text --set data.path=PATH for short

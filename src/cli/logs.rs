@@ -105,6 +105,7 @@ fn describe(event: &Event, steps: bool) -> Option<String> {
         Event::Checkpointed(c) => {
             format!("step {:>6}  checkpoint {}{}", c.step, c.folder, if c.best { ", best so far" } else { "" })
         }
+        Event::Sampled(s) => format!("step {:>6}  wrote {}", s.step, s.file.name),
         Event::Warning { at, message } => format!("{}  warning: {message}", clock::local(*at)),
         Event::Finished { at, outcome, .. } => {
             let how = match outcome {

@@ -12,6 +12,7 @@ mod plan;
 mod report;
 mod resume;
 mod run;
+mod sample;
 mod schema;
 mod show;
 mod store;
@@ -59,6 +60,8 @@ enum Command {
     Ls(ls::Args),
     /// Show one run: settings, state, metrics, files
     Show(show::Args),
+    /// Let a run's model write
+    Sample(sample::Args),
     /// Show what happened in a run
     Logs(logs::Args),
     /// List the devices that runs can be placed on, and what runs there
@@ -117,6 +120,7 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Report(args) => report::run(root, &args),
         Command::Ls(args) => ls::run(root, &args),
         Command::Show(args) => show::run(root, &args),
+        Command::Sample(args) => sample::run(root, &args),
         Command::Logs(args) => logs::run(root, &args),
         Command::Devices(args) => devices::run(root, &args),
         Command::Store(args) => store::run(root, &args),

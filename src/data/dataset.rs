@@ -47,14 +47,6 @@ impl Dataset {
         &self.info
     }
 
-    /// What its tokenizer is made from, whatever text it is for.
-    pub fn into_source(self) -> Source {
-        match (self.source, self.tokenizer.alphabet()) {
-            (Source::Char, Some(chars)) => Source::Alphabet(chars),
-            (source, _) => source,
-        }
-    }
-
     /// Keeps the tokenizer with a run, for those who want to read what the run's model writes.
     pub fn keep_tokenizer(&self, root: &Root, run: &RunFolder) -> Result<()> {
         tokenizer::keep(&self.source, self.tokenizer.alphabet(), root, run)
@@ -99,14 +91,9 @@ impl Dataset {
         }
     }
 
-    /// The tokens of a text. An error where it has a character that the tokenizer does not know.
-    pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        self.tokenizer.encode(text)
-    }
-
-    /// The text of tokens.
-    pub fn decode(&self, tokens: &[u32]) -> String {
-        self.tokenizer.decode(tokens)
+    /// What turns text into tokens and back.
+    pub fn tokenizer(&self) -> &dyn Tokenizer {
+        &*self.tokenizer
     }
 }
 

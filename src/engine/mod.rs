@@ -5,6 +5,8 @@
 //! explicit layers over a preallocated workspace. For one config they agree to rounding.
 
 pub mod cpu;
+pub mod decode;
+mod position;
 pub mod tape;
 
 pub use crate::data::Batch;

@@ -7,6 +7,7 @@ pub mod adamw;
 pub mod attention;
 pub mod buffer;
 pub mod columns;
+pub mod decode;
 pub mod gemm;
 pub mod loss;
 pub mod norm;

@@ -57,6 +57,8 @@ pub struct Run {
     pub train: Vec<Point>,
     /// Wall time of each step in ms.
     pub step_ms: Vec<Point>,
+    /// The texts that its model wrote, by step.
+    pub samples: Vec<(u64, String)>,
     /// Every leaf of its config by path. Filled by [`Frame::new`].
     pub leaves: Map<String, Value>,
     /// For each axis the index of the run's value. Filled by [`Frame::new`].
@@ -253,6 +255,7 @@ impl Run {
             val: Vec::new(),
             train: Vec::new(),
             step_ms: Vec::new(),
+            samples: Vec::new(),
             leaves: Map::new(),
             at: Vec::new(),
             step_time: None,

@@ -20,6 +20,7 @@ pub fn frame(store: &Store, experiment: &str) -> Result<Frame> {
             val: store.curve(&id, "val/loss")?,
             train: store.curve(&id, "train/loss")?,
             step_ms: store.curve(&id, "step_ms")?,
+            samples: store.samples(&id)?,
             ..Run::new(row, name)
         })
     };

@@ -25,6 +25,7 @@ mod plots;
 mod scale;
 mod summary;
 mod text;
+mod texts;
 
 #[cfg(test)]
 mod sample;

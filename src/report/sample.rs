@@ -24,6 +24,7 @@ pub fn run(leaves: &[(&str, Value)]) -> Run {
         engine: "cpu".into(),
         processor: "Example CPU 9000".into(),
         params: 200_000 * config.model.layers as u64,
+        flops_per_token: 1_200_000.0 * config.model.layers as f64,
         vocab_size: 65,
         chars_per_token: 1.0,
         corpus_bits_per_char: Some(1.9),

@@ -8,7 +8,7 @@ use super::{
     frame::{Frame, LeftOut, Run, Setting, Unit},
     markdown::escaped,
     numbers::{self, extent, mean, median, number, several},
-    pace, plots,
+    pace, plots, texts,
 };
 use crate::event::RunState;
 
@@ -24,6 +24,7 @@ pub fn page(frame: &Frame, figures: &[(String, Figure)]) -> String {
     out += "## Results\n\n";
     out += &table(frame);
     out += &without_result(frame);
+    out += &texts::section(frame);
     out
 }
 
@@ -54,6 +55,7 @@ fn row(frame: &Frame, setting: &Setting) -> Vec<(String, String)> {
     let of_all = |value: fn(&Run) -> Option<f64>| runs.iter().filter_map(|r| value(r)).collect::<Vec<f64>>();
     let best_steps: Vec<f64> = of_done(|_, r| Some(r.row.best?.0 as f64));
     let bits: Vec<f64> = of_done(|_, r| r.bits_per_char(r.row.best?.1));
+    let flops = runs.iter().find_map(|r| r.row.ready.as_ref()).map(|r| r.flops_per_token);
     let params = runs.iter().find_map(|r| r.row.ready.as_ref()).map(|r| r.params);
 
     let mut row: Vec<(String, String)> = Vec::new();
@@ -68,6 +70,7 @@ fn row(frame: &Frame, setting: &Setting) -> Vec<(String, String)> {
         put("seeds", runs.len().to_string());
     }
     put("parameters", params.map_or_else(|| "–".to_owned(), numbers::count));
+    put("FLOPs/token", flops.map_or_else(|| "–".to_owned(), |flops| numbers::count(flops as u64)));
     put(&format!("best val loss ({})", frame.unit.words()), some(&of_done(|l, _| Some(l)), numbers::with_spread));
     put("at step", some(&best_steps, span));
     if frame.unit != Unit::BitsPerChar {
@@ -125,11 +128,8 @@ fn without_result(frame: &Frame) -> String {
     }
     let mut out = format!("\n## Without a result: {}\n\n", several(ended.len(), "run"));
     for (run, why) in ended.iter().take(MAX_TOLD) {
-        let mut place: Vec<String> = frame.axes.iter().zip(&run.at).map(|(axis, &v)| plots::setting(axis, v)).collect();
-        if frame.seeds() > 1 {
-            place.push(format!("seed {}", run.row.config.train.seed));
-        }
-        let place = if place.is_empty() { String::new() } else { format!(" ({})", escaped(&place.join(", "))) };
+        let place = plots::place(frame, run);
+        let place = if place.is_empty() { String::new() } else { format!(" ({})", escaped(&place)) };
         let _ = writeln!(out, "- `{}`{place} {}", run.name, escaped(why));
     }
     if ended.len() > MAX_TOLD {

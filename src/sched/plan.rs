@@ -21,6 +21,7 @@ use crate::{
         leaf,
     },
     store::{RunRow, Store},
+    train::generate,
 };
 
 /// Why a run is to be done, or is not.
@@ -89,7 +90,15 @@ pub struct Plan {
 /// of another shape.
 pub fn plan(sweep: &Sweep, root: &Root, store: Option<&Store>) -> Result<Plan> {
     let memory = device::list().first().and_then(|cpu| cpu.memory_total);
-    let mut planner = Planner { sweep, root, store, devices: HashMap::new(), corpora: HashMap::new(), memory };
+    let mut planner = Planner {
+        sweep,
+        root,
+        store,
+        devices: HashMap::new(),
+        corpora: HashMap::new(),
+        prompts: HashSet::new(),
+        memory,
+    };
     let mut seen = HashSet::new();
     let mut runs = Vec::new();
     for (point, config) in sweep.points.iter().enumerate() {
@@ -152,6 +161,8 @@ struct Planner<'a> {
     store: Option<&'a Store>,
     devices: HashMap<String, String>,
     corpora: HashMap<String, CorpusInfo>,
+    /// The corpora with the prompts that their tokenizers can read.
+    prompts: HashSet<String>,
     /// The machine's memory in bytes, where it is known.
     memory: Option<u64>,
 }
@@ -161,6 +172,7 @@ impl Planner<'_> {
         config.run.device = self.device(point, &config)?;
         self.sweep.check(point, &config)?;
         let corpus = self.corpus(point, &config)?;
+        self.prompt(point, &config)?;
         if let Some(run) = &config.run.init_from {
             config.run.init_from = Some(self.ancestor(point, run, &config.model, corpus.vocab_size)?.to_string());
         }
@@ -220,6 +232,18 @@ impl Planner<'_> {
             return Err(self.error(point, "model.context", why, Some(&hint)));
         }
         Ok(corpus)
+    }
+
+    /// Whether the prompt of texts can be read by the config's tokenizer.
+    fn prompt(&mut self, point: usize, config: &RunConfig) -> Result<()> {
+        let (Some(_), Some(prompt)) = (config.sample.every, &config.sample.prompt) else { return Ok(()) };
+        let key = format!("{:?} {prompt}", config.data);
+        if self.prompts.insert(key) {
+            let data = data::open(&config.data, &self.root.cache(), &|| false)?;
+            generate::prompt(data.tokenizer(), Some(prompt))
+                .map_err(|error| self.error_of(point, "sample.prompt", &error))?;
+        }
+        Ok(())
     }
 
     /// The run that `run.init_from` names: done, since the best weights of one that is not depend on when one asks, and of

@@ -19,6 +19,8 @@ pub struct RunConfig {
     pub eval: EvalConfig,
     /// What is kept of it.
     pub checkpoint: CheckpointConfig,
+    /// What it writes while it is trained.
+    pub sample: SampleConfig,
     /// Where and with what it is computed.
     pub run: RunSettings,
 }
@@ -101,6 +103,17 @@ pub struct CheckpointConfig {
     pub every: u64,
     pub keep_last: usize,
     pub keep_best: usize,
+}
+
+/// What a run's model writes while it is trained.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs)]
+pub struct SampleConfig {
+    pub every: Option<u64>,
+    pub prompt: Option<String>,
+    pub tokens: usize,
+    pub temperature: f64,
 }
 
 /// Where and with what a run is computed.
@@ -255,6 +268,12 @@ impl Default for EvalConfig {
 impl Default for CheckpointConfig {
     fn default() -> Self {
         Self { every: 100, keep_last: 2, keep_best: 1 }
+    }
+}
+
+impl Default for SampleConfig {
+    fn default() -> Self {
+        Self { every: None, prompt: None, tokens: 200, temperature: 1.0 }
     }
 }
 

@@ -26,6 +26,8 @@ pub enum Kind {
     Bool,
     /// One of these words.
     Words(&'static [&'static str]),
+    /// Any text.
+    Text,
     /// A file or folder, relative to the folder of the file that names it.
     Path,
     /// `auto`, `cpu`, `cuda`, `cuda:N` or `metal`.
@@ -60,6 +62,7 @@ impl Kind {
             Self::Bool => "`true` or `false`".into(),
             Self::Words([only]) => format!("`{only}`"),
             Self::Words(words) => format!("one of {}", list(words)),
+            Self::Text => "a text".into(),
             Self::Path => "a file or a folder".into(),
             Self::Device => "`auto`, `cpu`, `cuda`, `cuda:N` or `metal`".into(),
             Self::RunId => "a run's id, or its first hex digits".into(),
@@ -86,7 +89,7 @@ impl Kind {
                 _ => None,
             },
             Self::Words(words) => words.iter().find(|word| **word == text).map(|&word| word.into()),
-            Self::Path => (!text.is_empty()).then(|| text.into()),
+            Self::Text | Self::Path => (!text.is_empty()).then(|| text.into()),
             Self::Device => device(text).map(Value::from),
             Self::RunId => {
                 let fits = (4..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -118,7 +121,7 @@ impl Kind {
             },
             Self::Words(words) => nearest(text, words.iter().copied()).map(|word| format!("did you mean `{word}`?")),
             Self::Device => Some(device_advice(text)),
-            Self::Path | Self::RunId => None,
+            Self::Text | Self::Path | Self::RunId => None,
         }
     }
 
@@ -144,6 +147,8 @@ impl Kind {
                 let words = words.iter().map(|&word| Value::from(word)).chain([Value::Null]);
                 json!({"enum": words.collect::<Vec<_>>()})
             }
+            // What YAML takes for a number or a bool is a text all the same.
+            Self::Text => json!({"type": ["string", "number", "boolean", "null"], "minLength": 1}),
             Self::Path => json!({"type": ["string", "null"], "minLength": 1}),
             Self::Device => json!({
                 "anyOf": [{"enum": ["auto", "cpu", "cuda", "metal", null]}, {"type": "string", "pattern": "^cuda:[0-9]+$"}]

@@ -13,7 +13,7 @@ use super::{
 };
 
 /// The groups of leaves, in the order of [`RunConfig`].
-pub const GROUPS: [&str; 6] = ["model", "data", "train", "eval", "checkpoint", "run"];
+pub const GROUPS: [&str; 7] = ["model", "data", "train", "eval", "checkpoint", "sample", "run"];
 
 /// The groups that say what is trained. In them a last word is unique, and names that leaf wherever it stands alone:
 /// `batch` is `train.batch`, not `eval.batch`.
@@ -202,7 +202,7 @@ static LEAVES: &[Leaf] = &[
         .aka(&["n_inner", "intermediate_size", "ffn_dim", "mlp_dim"]),
     leaf!(model.norm, Kind::Words(Norm::WORDS), "layernorm", "How the residual stream is normalised before each sublayer.")
         .aka(&["norm_type", "normalization"]),
-    leaf!(model.norm_eps, ABOVE_0, "1e-5", "What norms add to the variance or the mean square, so that they never divide by 0.")
+    leaf!(model.norm_eps, ABOVE_0, "0.00001", "What norms add to the variance or the mean square, so that they never divide by 0.")
         .aka(&["layer_norm_epsilon", "layer_norm_eps", "rms_norm_eps", "ln_eps"]),
     leaf!(model.position, Kind::Words(Position::WORDS), "learned", "How positions enter.")
         .aka(&["positions", "pos_emb", "position_embedding", "positional_encoding"]),
@@ -283,6 +283,13 @@ static LEAVES: &[Leaf] = &[
         .aka(&["save_total_limit"]),
     leaf!(checkpoint.keep_best, Kind::Integer { min: 0, max: 1_000_000 }, "1", "How many of the checkpoints with the lowest validation loss are kept.").aside(),
 
+    leaf!(sample.every, AT_LEAST_1, "none", "Updates between texts that the model writes; the last update is followed by one too.").aside()
+        .aka(&["sample_every", "sample_interval", "generate_every"]),
+    leaf!(sample.prompt, Kind::Text, "none", "What these texts go on from; a line's end where nothing is said.").aside(),
+    leaf!(sample.tokens, SIZE, "200", "Tokens of such a text.").aside()
+        .aka(&["max_new_tokens", "sample_tokens"]),
+    leaf!(sample.temperature, NOT_NEGATIVE, "1.0", "What logits are divided by; 0 takes the likeliest token.").aside(),
+
     leaf!(run.device, Kind::Device, "auto", "Where it is computed; `auto` is a GPU where there is one.")
         .aka(&["accelerator"]),
     leaf!(run.engine, Kind::Words(EngineKind::WORDS), "auto", "What computes a step; `auto` is the fastest that knows the settings.").aside()
@@ -338,7 +345,7 @@ mod tests {
             Kind::Number(..) => vec!["0.25".into()],
             Kind::Bool => vec!["false".into()],
             Kind::Words(words) => words.iter().map(|word| (*word).into()).collect(),
-            Kind::Path => vec!["a.txt".into()],
+            Kind::Text | Kind::Path => vec!["a.txt".into()],
             Kind::Device => vec!["cuda:3".into()],
             Kind::RunId => vec!["00ff".into()],
         };
@@ -379,7 +386,7 @@ mod tests {
         assert_eq!(path("keep_last"), Some("checkpoint.keep_last"));
         assert_eq!((path("every"), path("train"), path("nothing")), (None, None, None));
         let candidates: Vec<_> = lookup("every").unwrap_err().iter().map(|leaf| leaf.path).collect();
-        assert_eq!(candidates, ["eval.every", "checkpoint.every"]);
+        assert_eq!(candidates, ["eval.every", "checkpoint.every", "sample.every"]);
         let first: Vec<_> = LEAVES.iter().filter(|leaf| FIRST_GROUPS.contains(&leaf.group())).collect();
         assert_eq!(first.iter().map(|leaf| leaf.word()).collect::<HashSet<_>>().len(), first.len());
     }

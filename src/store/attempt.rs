@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     base::folders::{Root, RunFolder},
-    event::{Checkpointed, Eval, Event, Ready, Started, Step},
+    event::{Checkpointed, Eval, Event, FileRef, Ready, Started, Step},
 };
 
 /// Takes in what an attempt's events have from `offset` on.
@@ -63,6 +63,7 @@ impl<'a> Writer<'a> {
             Event::Step(step) => self.step(step),
             Event::Eval(eval) => self.eval(eval),
             Event::Checkpointed(checkpoint) => self.checkpointed(checkpoint),
+            Event::Sampled(sampled) => self.artifact("sample", sampled.step, &sampled.file.name, &sampled.file),
             Event::Warning { message, .. } => self.warning(start, message),
             Event::Finished { at, outcome, .. } => {
                 self.set("ended", at)?;
@@ -106,18 +107,9 @@ impl<'a> Writer<'a> {
     }
 
     fn checkpointed(&self, checkpoint: &Checkpointed) -> rusqlite::Result<()> {
-        let mut insert = self.index.prepare_cached(
-            "INSERT OR REPLACE INTO artifacts (run, path, kind, step, bytes, blake3)
-             VALUES (:run, :path, 'checkpoint', :step, :bytes, :blake3)",
-        )?;
         for file in &checkpoint.files {
-            insert.execute(named_params! {
-                ":run": self.run,
-                ":path": format!("{}/{}", checkpoint.folder, file.name),
-                ":step": int(checkpoint.step),
-                ":bytes": int(file.bytes),
-                ":blake3": file.blake3,
-            })?;
+            let path = format!("{}/{}", checkpoint.folder, file.name);
+            self.artifact("checkpoint", checkpoint.step, &path, file)?;
         }
         for folder in &checkpoint.removed {
             // '0' follows '/': this is every path that starts with the folder and a slash.
@@ -126,6 +118,23 @@ impl<'a> Writer<'a> {
                 (self.run, folder),
             )?;
         }
+        Ok(())
+    }
+
+    /// A file at `path` in the run's folder.
+    fn artifact(&self, kind: &str, step: u64, path: &str, file: &FileRef) -> rusqlite::Result<()> {
+        let mut insert = self.index.prepare_cached(
+            "INSERT OR REPLACE INTO artifacts (run, path, kind, step, bytes, blake3)
+             VALUES (:run, :path, :kind, :step, :bytes, :blake3)",
+        )?;
+        insert.execute(named_params! {
+            ":run": self.run,
+            ":path": path,
+            ":kind": kind,
+            ":step": int(step),
+            ":bytes": int(file.bytes),
+            ":blake3": file.blake3,
+        })?;
         Ok(())
     }
 

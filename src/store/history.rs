@@ -105,6 +105,44 @@ impl Store {
         Ok(artifacts)
     }
 
+    /// The texts that the run's model wrote, by the step that each was written after. Of several attempts' the latest one's
+    /// counts, and none after the step that a later attempt went on from. A file that is gone, or is not what was written,
+    /// is left out.
+    ///
+    /// # Errors
+    /// Where the index cannot be read.
+    pub fn samples(&self, id: &RunId) -> Result<Vec<(u64, String)>> {
+        let rows = self.read(|index| {
+            index
+                .prepare_cached(
+                    "SELECT step, path, blake3,
+                            (SELECT min(from_step) FROM attempts AS later
+                             WHERE later.run = artifacts.run AND later.attempt > attempts.attempt) AS void_after
+                     FROM artifacts
+                     JOIN attempts ON attempts.run = artifacts.run
+                          AND artifacts.path LIKE '%.attempt-' || attempts.attempt || '.txt'
+                     WHERE kind = 'sample' AND artifacts.run = (SELECT run FROM runs WHERE id = ?1)
+                     ORDER BY step, attempt",
+                )?
+                .query_map([id.to_string()], |row| {
+                    let (path, blake3): (String, String) = (row.get("path")?, row.get("blake3")?);
+                    Ok((unsigned(row, "step")?, path, blake3, unsigned_option(row, "void_after")?))
+                })?
+                .collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        let folder = self.root.run(id);
+        let mut samples = BTreeMap::new();
+        for (step, path, hash, void_after) in rows {
+            let is_void = void_after.is_some_and(|from_step| step > from_step || from_step == 0);
+            let read = std::fs::read(folder.path().join(path)).ok();
+            let whole = read.filter(|bytes| blake3::hash(bytes).to_hex().as_str() == hash);
+            if let (false, Some(Ok(text))) = (is_void, whole.map(String::from_utf8)) {
+                samples.insert(step, text);
+            }
+        }
+        Ok(samples.into_iter().collect())
+    }
+
     /// A file that may still grow; `None` where it is not there.
     fn file(&self, kind: &str, path: &std::path::Path) -> Option<Artifact> {
         let bytes = path.metadata().ok()?.len();

@@ -1,13 +1,12 @@
 //! Where a run's model looks: its attention weights over a prompt. The reference engine computes them, since it knows
 //! every switch of the model and keeps the weights whole.
 
-use super::{Trained, Which, score};
+use super::{Trained, Which, tokenizer_of};
 use crate::{
     base::{
         Error, Exit, Result,
         folders::{Root, RunFolder},
     },
-    data::tokenizer::Tokenizer,
     engine::{Engine, Part, tape::Tape},
     spec::config::Dtype,
 };
@@ -41,19 +40,20 @@ pub struct Attention {
 /// The attention weights of a run's model over a prompt.
 ///
 /// # Errors
-/// [`Exit::Usage`] where there is no such checkpoint, or the prompt is empty, longer than the context or has other tokens
-/// than the model; [`Exit::Spec`] where the tokenizer is not known or has no token for a part of the prompt;
-/// [`Exit::Store`] where the run's files cannot be read.
+/// [`Exit::Usage`] where there is no such checkpoint, or the prompt is empty, longer than the context or not made of the
+/// model's tokens; [`Exit::Store`] where the run's files cannot be read; as [`tokenizer_of`].
 pub fn attention(root: &Root, run: &RunFolder, which: Which, prompt: &Prompt) -> Result<Attention> {
     let trained = Trained::load(run, which)?;
-    let doing = || format!("reading a prompt for run {}", trained.frozen.id.short());
-    let tokenizer = score::source(root, run, &trained).and_then(|source| source.build(""));
-    let (tokens, tokenizer): (Vec<u32>, Option<Box<dyn Tokenizer>>) = match prompt {
+    let doing = || format!("reading the prompt for run {}", trained.frozen.id.short());
+    let tokenizer = tokenizer_of(root, run, &trained.frozen);
+    let (tokens, tokenizer) = match prompt {
         Prompt::Text(text) => {
-            let tokenizer = tokenizer?;
-            (tokenizer.encode(text).map_err(|e| e.within(doing()))?, Some(tokenizer))
+            let unknown = || Error::new(Exit::Usage, doing(), "it is not known what its tokens mean");
+            let tokenizer = tokenizer?.ok_or_else(|| unknown().hint("give token ids: --ids 1,2,3"))?;
+            let tokens = tokenizer.encode(text).map_err(|e| Error { exit: Exit::Usage, ..e.within(doing()) })?;
+            (tokens, Some(tokenizer))
         }
-        Prompt::Ids(ids) => (ids.clone(), tokenizer.ok()), // they need no words
+        Prompt::Ids(ids) => (ids.clone(), tokenizer.unwrap_or_default()), // they need no words
     };
     check(&trained, &tokens).map_err(|(why, hint)| Error::new(Exit::Usage, doing(), why).hint(hint))?;
     let mut config = trained.frozen.config.clone();

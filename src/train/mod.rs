@@ -4,6 +4,7 @@
 pub mod attention;
 pub mod checkpoint;
 pub mod eval;
+pub mod generate;
 pub mod schedule;
 pub mod score;
 mod trained;
@@ -16,13 +17,14 @@ use std::{
     time::Instant,
 };
 
-pub use trained::{Trained, Which};
+pub use trained::{Trained, Which, tokenizer_of};
 
 use checkpoint::{At, Norm, Origin, Progress, State};
+use generate::{Sampling, Writer};
 
 use crate::{
     base::{
-        Context, Error, Exit, Result, RunId, clock,
+        Context, Error, Exit, Result, RunId, clock, files,
         folders::{Root, RunFolder},
         lease::Fence,
         machine,
@@ -30,7 +32,7 @@ use crate::{
     cost::Cost,
     data::{self, Dataset},
     engine::{self, Batch, Engine, Part, Place, Update},
-    event::{Event, Outcome, Ready, Sink, Step},
+    event::{Event, FileRef, Outcome, Ready, Sampled, Sink, Step},
     spec::identity::FrozenRun,
     spec::{
         RunConfig,
@@ -115,6 +117,7 @@ pub fn run(job: &Job, sink: &mut dyn Sink) -> Result<Outcome> {
         if let Some(outcome) = trainer.evaluate_if_due()? {
             return Ok(outcome);
         }
+        trainer.sample_if_due()?;
         trainer.save_if_due()?;
         if trainer.progress.step == trainer.config.train.steps && !trainer.eval_is_due() {
             return Ok(Outcome::Done);
@@ -284,6 +287,49 @@ impl<'a> Trainer<'a> {
         }
         Ok(self
             .fail_unless_finite(&[("training windows' loss after", train_loss), ("validation loss after", val_loss)]))
+    }
+
+    /// Lets the model write where that is asked for, before what follows is saved: a text is written once.
+    fn sample_if_due(&mut self) -> Result<()> {
+        let (config, step) = (&self.config.sample, self.progress.step);
+        let Some(every) = config.every else { return Ok(()) };
+        let is_due = step > 0 && (step.is_multiple_of(every) || step == self.config.train.steps);
+        if !is_due || self.stopping || self.progress.sampled == Some(step) {
+            return Ok(());
+        }
+        let tokenizer = self.data.tokenizer();
+        let text = || -> Result<String> {
+            let prompt = generate::prompt(tokenizer, config.prompt.as_deref())?;
+            let (model, vocab, most) = (&self.config.model, tokenizer.vocab_size(), prompt.len() + config.tokens);
+            let weights = self.engine.read(Part::Params)?;
+            let mut writer = Writer::new(model, vocab, &weights, most, self.job.threads)?;
+            drop(weights);
+            writer.begin(&prompt)?;
+            let sampling = Sampling { temperature: config.temperature, ..Sampling::default() };
+            let mut rng = generate::stream(self.config.train.seed, 0);
+            for _ in 0..config.tokens {
+                self.job.stop.stir();
+                writer.next(&sampling, &mut rng)?;
+            }
+            Ok(tokenizer.decode(writer.tokens()))
+        };
+        match text() {
+            Ok(text) => {
+                self.job.may_write()?;
+                let path = self.job.folder.sample(step, self.job.attempt);
+                files::write_atomic(&path, text.as_bytes())?;
+                let blake3 = blake3::hash(text.as_bytes()).to_hex().to_string();
+                let file = FileRef { name: self.job.folder.relative(&path), bytes: text.len() as u64, blake3 };
+                self.sink.emit(&Event::Sampled(Sampled { at: clock::now(), step, file }), false)?;
+            }
+            // A model that diverged cannot write; that is no reason to end where `train.on_nan` has it go on.
+            Err(error) => {
+                let message = format!("no text after step {step}: {error}");
+                self.sink.emit(&Event::Warning { at: clock::now(), message }, false)?;
+            }
+        }
+        self.progress.sampled = Some(step);
+        Ok(())
     }
 
     fn save_if_due(&mut self) -> Result<()> {

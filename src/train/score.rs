@@ -3,6 +3,7 @@
 use super::{
     Trained, Which,
     eval::{self, GoOn, Mean},
+    tokenizer_of,
 };
 use crate::{
     base::{
@@ -176,18 +177,15 @@ fn other(root: &Root, run: &RunFolder, trained: &Trained, text: &DataConfig) -> 
     Ok(data)
 }
 
-/// What a run's tokenizer is made from: what was kept with it, else what its corpus says.
+/// What a run's tokenizer is made from, whatever text it is for.
 ///
 /// # Errors
-/// [`Exit::Store`] where it cannot be read, [`Exit::Spec`] where none was kept and the corpus is gone or has changed.
-pub fn source(root: &Root, run: &RunFolder, trained: &Trained) -> Result<Source> {
-    match tokenizer::kept_source(root, run)? {
-        Some(source) => Ok(source),
-        // Runs from before tokenizers were kept.
-        None => own(root, trained).map(Dataset::into_source).map_err(|e| {
-            let doing = format!("looking for the tokenizer of run {}: none is kept with it", trained.frozen.id.short());
-            let error = e.within(doing);
-            Error { hint: Some("the run's corpus says what its tokens are: put it back where it was".into()), ..error }
-        }),
-    }
+/// As [`tokenizer_of`], and where it is not known.
+fn source(root: &Root, run: &RunFolder, trained: &Trained) -> Result<Source> {
+    tokenizer_of(root, run, &trained.frozen)?; // it is kept from then on
+    tokenizer::kept_source(root, run)?.ok_or_else(|| {
+        let doing = format!("looking for the tokenizer of run {}", trained.frozen.id.short());
+        Error::new(Exit::Spec, doing, "none is kept with it, and its corpus is not what it was trained on")
+            .hint("put the corpus back where it was: it says what the run's tokens are")
+    })
 }

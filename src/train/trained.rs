@@ -4,7 +4,14 @@ use std::str::FromStr;
 
 use super::checkpoint::{self, Saved};
 use crate::{
-    base::{Error, Exit, Result, folders::RunFolder},
+    base::{
+        Error, Exit, Result,
+        folders::{Root, RunFolder},
+    },
+    data::{
+        self,
+        tokenizer::{self, Tokenizer},
+    },
     model::Layout,
     spec::identity::FrozenRun,
 };
@@ -59,6 +66,24 @@ impl Trained {
         let weights = saved.weights(&layout)?;
         Ok(Self { step: saved.step, frozen, layout, weights })
     }
+}
+
+/// What the tokens of a run mean; `None` where that is not known, as of weights that came without a tokenizer. A run that
+/// an older version of exp trained has its tokenizer from its corpus, and keeps it from then on.
+///
+/// # Errors
+/// Where what is kept cannot be read, or the corpus of such an older run cannot be opened.
+pub fn tokenizer_of(root: &Root, run: &RunFolder, frozen: &FrozenRun) -> Result<Option<Box<dyn Tokenizer>>> {
+    if let Some(tokenizer) = tokenizer::kept(root, run)? {
+        return Ok(Some(tokenizer));
+    }
+    let doing = || format!("looking for the tokenizer of run {}", frozen.id.short());
+    let data = data::open(&frozen.config.data, &root.cache(), &|| false).map_err(|error| error.within(doing()))?;
+    if data.info().hash != frozen.corpus_hash {
+        return Ok(None);
+    }
+    data.keep_tokenizer(root, run)?;
+    tokenizer::kept(root, run)
 }
 
 fn find(run: &RunFolder, which: Which) -> Result<Option<Saved>> {

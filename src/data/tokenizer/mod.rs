@@ -8,9 +8,13 @@ mod chars;
 mod file;
 mod gpt2;
 mod kept;
+mod stream;
 
-pub use self::kept::{keep, kept, kept_source};
 use self::{bytes::Bytes, chars::Chars, file::TokenizerFile, gpt2::Gpt2};
+pub use self::{
+    kept::{keep, kept, kept_source},
+    stream::TextStream,
+};
 use crate::{
     base::{Error, Exit, Result},
     spec::config::{DataConfig, TokenizerKind},

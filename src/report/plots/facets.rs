@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::{
     figure::MAX_LINES,
-    frame::{Axis, Frame},
+    frame::{Axis, Frame, Run},
     numbers,
 };
 
@@ -97,6 +97,15 @@ fn best_split(frame: &Frame, axes: &[usize], keys: &[Vec<usize>], shown: &[usize
         fits.then_some((groups.len(), depth, split))
     });
     fitting.min().map(|(_, _, split)| split)
+}
+
+/// All settings of a run that vary: `2 layers, lr 3e-4, seed 1`.
+pub fn place(frame: &Frame, run: &Run) -> String {
+    let mut place: Vec<String> = frame.axes.iter().zip(&run.at).map(|(axis, &v)| setting(axis, v)).collect();
+    if frame.seeds() > 1 {
+        place.push(format!("seed {}", run.row.config.train.seed));
+    }
+    place.join(", ")
 }
 
 /// A value with its axis: `4 layers`, `lr 3e-4`.

@@ -8,7 +8,7 @@ mod notes;
 mod over;
 mod throughput;
 
-pub use facets::setting;
+pub use facets::{place, setting};
 pub use loss_vs::is_tied;
 pub use over::title;
 

@@ -23,6 +23,7 @@ fn a_setting_has_one_row_with_mean_and_spread() {
         "layers",
         "seeds",
         "parameters",
+        "FLOPs/token",
         "best val loss (nats per character)",
         "at step",
         "bits per char",
@@ -32,8 +33,8 @@ fn a_setting_has_one_row_with_mean_and_spread() {
     ];
     assert_eq!(table[0], head);
     assert_eq!(table.len(), 2 + 3);
-    assert_eq!(table[4][..3], ["8", "3", "1.60 M"]);
-    assert!(table[4][3].starts_with("1.6424 ± 0.00") && table[4][8] == "done", "{:?}", table[4]);
+    assert_eq!(table[4][..4], ["8", "3", "1.60 M", "9.60 M"]);
+    assert!(table[4][4].starts_with("1.6424 ± 0.00") && table[4][9] == "done", "{:?}", table[4]);
     for name in ["loss_vs_depth.png", "learning_curves.png", "throughput.png"] {
         assert!(page.contains(&format!("]({name})")));
     }
@@ -61,7 +62,7 @@ fn what_failed_is_told_with_its_reason() {
     assert!(page.contains("(2 layers, seed 1) failed: it has a \\| and a new line\n"), "{page}");
     assert!(page.contains("(4 layers, seed 1) diverged: its last validation loss is inf\n"), "{page}");
     assert!(page.contains("| 1 failed, 1 interrupted, 1 done |"), "{page}");
-    assert!(page.contains("| 4 | 3 | 800,000 | – | – | – |"), "{page}");
+    assert!(page.contains("| 4 | 3 | 800,000 | 4.80 M | – | – | – |"), "{page}");
 }
 
 #[test]

@@ -80,6 +80,9 @@ pub struct Progress {
     /// The latest finite validation loss.
     #[serde(default)]
     pub last_val: Option<At>,
+    /// The step after which the model wrote last.
+    #[serde(default)]
+    pub sampled: Option<u64>,
     /// Windows of tokens drawn for training: the data cursor.
     pub windows: u64,
 }
@@ -192,8 +195,8 @@ fn fits(then: &Origin, now: &Origin) -> Result<(), String> {
     if then.corpus_hash != now.corpus_hash {
         return Err("it was trained on another corpus".into());
     }
-    // What stands under `checkpoint` and `run` changes no result, and a path may change while its content stays.
-    let aside = |leaf: &str| ["checkpoint.", "run."].iter().any(|group| leaf.starts_with(group));
+    // What stands under `checkpoint`, `sample` and `run` changes no result, and a path may change while its content stays.
+    let aside = |leaf: &str| ["checkpoint.", "sample.", "run."].iter().any(|group| leaf.starts_with(group));
     let decides = |leaf: &str| !aside(leaf) && leaf != "data.path" && leaf != "data.tokenizer_file";
     let was = then.config.leaves();
     match now.config.leaves().iter().find(|(leaf, value)| decides(leaf) && was.get(*leaf) != Some(value)) {
