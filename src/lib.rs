@@ -43,7 +43,7 @@
 //! [`base::folders`] names them all. A worker alone writes `attempt-K/` and `checkpoints/` of its run; the scheduler
 //! writes `config.json` and the journals, to which `exp cancel` appends its requests, and by [`exec::slots`] who is on
 //! which device; [`store`] writes `exp.db`; [`data`] writes the token cache, [`exec::device`] the measured peaks beside
-//! it; `cli::report` writes what [`report`] draws.
+//! it; `cli::report` and `cli::attention` write what [`report`] draws.
 //!
 //! # Where to start
 //!

@@ -95,7 +95,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let prompt = args.prompt()?;
     let maps = maps(&row.id, computed(root, &root.run(&row.id), args.checkpoint, &prompt)?);
     let survey = survey(&maps);
-    let picture = args.out.clone().unwrap_or_else(|| root.reports().join("attention").join(name(&maps, choice)));
+    let picture = args.out.clone().unwrap_or_else(|| root.attention().join(name(&maps, choice)));
     files::write_atomic(&picture, &attention::png(&maps, choice)?)?;
     if args.json {
         ui::print_json(&json(&row.id, &maps, &survey, choice, &root.relative(&picture)));

@@ -104,7 +104,7 @@ impl Tape {
     pub fn attention(&self, tokens: &[u32]) -> Result<Vec<Vec<f32>>> {
         self.check(tokens, 1)?;
         let layers = RefCell::new(Vec::with_capacity(self.config.model.layers));
-        let see = |_: usize, weights: &Tensor| -> candle_core::Result<()> {
+        let see = |weights: &Tensor| -> candle_core::Result<()> {
             layers.borrow_mut().push(weights.flatten_all()?.to_vec1()?);
             Ok(())
         };

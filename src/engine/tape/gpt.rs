@@ -18,8 +18,8 @@ use crate::{
     },
 };
 
-/// What looks at the attention weights (B, H, T, T) of each layer as they are computed, after softmax and before dropout.
-pub type Probe<'a> = dyn Fn(usize, &Tensor) -> Result<()> + 'a;
+/// What sees the attention weights (B, H, T, T) of each layer as they are computed, after softmax and before dropout.
+pub type Probe<'a> = dyn Fn(&Tensor) -> Result<()> + 'a;
 
 /// The network over one set of weights.
 pub struct Gpt<'a> {
@@ -103,7 +103,7 @@ impl Gpt<'_> {
         let k = repeat(&k, m.heads / m.kv_heads)?; // (B, H, T, W)
         let v = repeat(&heads(d + m.kv_heads * width, m.kv_heads)?, m.heads / m.kv_heads)?; // (B, H, T, W)
         let weights = attention_weights(&q, &k, 1.0 / (width as f64).sqrt())?; // (B, H, T, T)
-        self.probe.map_or(Ok(()), |see| see(layer, &weights))?;
+        self.probe.map_or(Ok(()), |see| see(&weights))?;
         let weights = self.dropout(weights, layer, Site::Attention)?.to_dtype(self.dtype)?;
         let y = weights.matmul(&v)?.transpose(1, 2)?.reshape((b, t, d))?; // heads side by side again
         self.linear(&format!("{h}.c_proj"), &y)?.to_dtype(DType::F32) // (B, T, D)
