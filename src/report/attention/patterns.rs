@@ -7,8 +7,8 @@
 
 use super::{Maps, Token};
 
-/// Of what chance leaves, the share that a head must give a pattern to be named after it.
-const CLEAR: f64 = 0.25;
+/// What a head must give a pattern to be named after it: this share of what chance leaves, and this many times chance.
+const CLEAR: (f64, f64) = (0.15, 2.0);
 
 /// Queries that must have such keys for a head to be named after a pattern.
 const ENOUGH: usize = 3;
@@ -133,7 +133,7 @@ fn clearest(mass: &[Option<f64>; 5], chance: &[Option<(usize, f64)>; 5]) -> Opti
     let excess = |(p, pattern): (usize, Pattern)| {
         let (mass, (queries, chance)) = (mass[p]?, chance[p]?);
         let excess = (mass - chance) / (1.0 - chance);
-        (queries >= ENOUGH && excess >= CLEAR).then_some((pattern, excess))
+        (queries >= ENOUGH && excess >= CLEAR.0 && mass >= CLEAR.1 * chance).then_some((pattern, excess))
     };
     let clear = Pattern::ALL.into_iter().enumerate().filter_map(excess);
     clear.reduce(|best, next| if next.1 > best.1 { next } else { best })
