@@ -91,7 +91,7 @@ fn rows(c: &mut Criterion) {
     let mut group = c.benchmark_group("rows of 128");
     group.throughput(Throughput::Elements((rows * d) as u64));
     group.bench_function("layer norm", |b| {
-        b.iter(|| norm::layer_norm(level, d, ld, &x, &w, Some(&w), &mut normal, &mut inverse, &mut y));
+        b.iter(|| norm::layer_norm(level, d, ld, &x, &w, Some(&w), 1e-5, &mut normal, &mut inverse, &mut y));
     });
     group.bench_function("layer norm, backward", |b| {
         b.iter(|| norm::layer_norm_backward(level, d, ld, &x, &normal, &inverse, &w, &mut dx));

@@ -1,12 +1,18 @@
 //! What a run costs, from its config alone: parameters, floating-point operations, bytes.
 
+mod anatomy;
 mod workspace;
 
-pub use workspace::{Workspace, qkv_width, stride};
+pub use anatomy::{Bytes, Layer, Parts, Passes};
+pub use workspace::{Workspace, qk_width, qkv_width, stride};
 
-use crate::spec::{
-    RunConfig,
-    config::{Dtype, EngineKind, Mlp, ModelConfig, Norm, Position},
+use crate::{
+    kernels::muon,
+    model::{self, Layout},
+    spec::{
+        RunConfig,
+        config::{Dtype, EngineKind, Mlp, ModelConfig, Norm, Optimizer, Position},
+    },
 };
 
 /// What a worker on a CPU holds beside all else, in bytes: the program, a small corpus, its threads. Measured: 25 MB.
@@ -38,13 +44,12 @@ impl Cost {
     /// The cost of a run whose tokenizer has `vocab` distinct tokens.
     pub fn of(config: &RunConfig, vocab: usize) -> Self {
         let m = &config.model;
-        let params = params(m, vocab);
-        let params_without_positions = params - positions(m) as u64;
+        let parts = Parts::of(m, vocab);
+        let params = parts.total();
+        let params_without_positions = params - parts.positions;
         let tokens = config.tokens_per_step() * config.train.steps;
         let flops_per_token = flops_per_token(m, params_without_positions);
-        // Weights, two moments, the gradient of a step, and the sum before and after it was added, in f32.
-        let on_tape = || 24 * params + activation_bytes(config, vocab);
-        let bytes = workspace_bytes(config, vocab, 1).unwrap_or_else(on_tape);
+        let bytes = workspace_bytes(config, vocab, 1).unwrap_or_else(|| tape_bytes(config, vocab, params));
         Self {
             params,
             params_without_positions,
@@ -53,6 +58,11 @@ impl Cost {
             flops: flops_per_token * tokens as f64,
             bytes,
         }
+    }
+
+    /// Floating-point operations per token of a forward pass: a third of those of both passes.
+    pub fn forward_flops_per_token(&self) -> f64 {
+        self.flops_per_token / 3.0
     }
 
     /// Bytes that a worker on the CPU needs at most, with so many threads: its engine's, and what the process holds beside.
@@ -68,21 +78,11 @@ fn workspace_bytes(config: &RunConfig, vocab: usize, threads: usize) -> Option<u
     (config.engine() == EngineKind::Cpu).then(|| Workspace::of(config, vocab, threads).bytes)
 }
 
-/// Trained numbers: of GPT-2's blocks 12·D² and some per layer where `d_ff` is 4·D and all heads have keys.
-fn params(m: &ModelConfig, vocab: usize) -> u64 {
-    let (d, f, kv) = (m.d_model, m.d_ff, m.d_model / m.heads * m.kv_heads);
-    let linear = |inputs: usize, outputs: usize| inputs * outputs + if m.bias { outputs } else { 0 };
-    let norm = if m.bias && m.norm == Norm::LayerNorm { 2 * d } else { d };
-    let qk_norm = if m.qk_norm { 2 * (d / m.heads) } else { 0 };
-    let into_mlp = if m.mlp == Mlp::SwiGlu { 2 * linear(d, f) } else { linear(d, f) };
-    let layer = linear(d, d + 2 * kv) + linear(d, d) + into_mlp + linear(f, d) + 2 * norm + qk_norm;
-    let head = if m.tie_embeddings { 0 } else { vocab * d };
-    (vocab * d + positions(m) + m.layers * layer + norm + head) as u64
-}
-
-/// Numbers of the position table.
-fn positions(m: &ModelConfig) -> usize {
-    if m.position == Position::Learned { m.context * m.d_model } else { 0 }
+/// What the tape holds at most: weights, two moments, the gradient of a step, and the sum before and after it was added,
+/// in f32; beside them activations, or what Muon computes for one parameter, whichever is more.
+fn tape_bytes(config: &RunConfig, vocab: usize, params: u64) -> u64 {
+    let [training, evaluating] = activation_bytes(config, vocab);
+    24 * params + training.max(evaluating).max(muon_bytes(config, vocab))
 }
 
 /// 6N + 12·L·H·Q·T (PaLM, Chowdhery et al. 2022, appendix B, as nanoGPT's `estimate_mfu` uses it): six operations per
@@ -92,13 +92,13 @@ fn flops_per_token(m: &ModelConfig, params_without_positions: u64) -> f64 {
 }
 
 /// What [the tape](crate::engine::tape) holds when it turns from the forward pass of one micro-batch to the backward pass,
-/// where every operation's output is kept; or while it evaluates, where that is more. Counted from `engine/tape/gpt.rs`, in
+/// where every operation's output is kept; and while it evaluates. Counted from `engine/tape/gpt.rs`, in
 /// numbers per token and layer: a LayerNorm keeps the centred, squared, scaled and weighted rows, and those with the bias,
 /// an RMSNorm all but the centred ones; a product its rows, the bias's and their sum; attention the copies of queries, keys
 /// and values, and six steps from scores to weights; the feed-forward sublayer one or two steps from the first product, or
 /// products, to the last. Resident memory on a CPU was 1.0 to 1.3 times what follows from that, for models of 0.1 to 11
 /// million parameters.
-fn activation_bytes(config: &RunConfig, vocab: usize) -> u64 {
+fn activation_bytes(config: &RunConfig, vocab: usize) -> [u64; 2] {
     let m = &config.model;
     let (d, f, scores) = (m.d_model, m.d_ff, m.heads * m.context);
     let kv = d / m.heads * m.kv_heads;
@@ -136,7 +136,17 @@ fn activation_bytes(config: &RunConfig, vocab: usize) -> u64 {
     let now = 16 * scores.max(f).max(vocab);
     let training = config.train.batch * (m.layers * per_layer + ends + now);
     let evaluating = config.eval.batch * (ends + now);
-    (training.max(evaluating) * m.context) as u64
+    [training, evaluating].map(|numbers| (numbers * m.context) as u64)
+}
+
+/// What the tape computes to orthogonalise the largest hidden matrix, in twice the CPU engine's room: each step has a
+/// result of its own.
+fn muon_bytes(config: &RunConfig, vocab: usize) -> u64 {
+    if config.train.optimizer != Optimizer::Muon {
+        return 0;
+    }
+    let hidden = model::hidden_matrices(&Layout::of(&config.model, vocab), &config.model);
+    2 * muon::Scratch::bytes(muon::Size::of(hidden.iter().map(|h| [h.rows, h.cols]))) as u64
 }
 
 #[cfg(test)]

@@ -51,6 +51,8 @@
 //! |---|---|
 //! | setting, and so a new axis | [`spec::leaf`] (the one table), [`spec::config`] |
 //! | switch of the model | [`spec::config`], [`model::Layout`], [`cost`], `engine/tape`, `engine/cpu`; `tests/switches.rs` |
+//! | known model (preset) | `spec/preset.rs` |
+//! | optimizer | [`spec::config`], [`kernels`], [`engine`]; `tests/optimizers.rs` |
 //! | kind of plot | `report/plots/`, one file each |
 //! | executor | [`exec`] |
 //! | corpus or tokenizer | [`data`] |

@@ -8,7 +8,10 @@ use std::{
 use exp::{
     cost::Workspace,
     engine::{Batch, Engine, Place, Update, cpu::Cpu},
-    spec::RunConfig,
+    spec::{
+        RunConfig,
+        config::{Mlp, Norm, Optimizer, Position},
+    },
 };
 
 /// The system's allocator, counted.
@@ -48,7 +51,18 @@ fn configs() -> Vec<(RunConfig, usize)> {
     (m.bias, m.tie_embeddings, medium.train.batch) = (false, false, 5);
     let mut large = medium.clone();
     (large.model.d_model, large.model.d_ff, large.train.batch) = (2000, 1800, 2);
-    vec![(small, 65), (medium, 300), (large, 300)]
+    let mut switched = vec![(small.clone(), 65), (medium.clone(), 300), (medium.clone(), 300), (small.clone(), 65)];
+    for (i, (c, _)) in switched.iter_mut().enumerate() {
+        let m = &mut c.model;
+        (m.norm, m.qk_norm) = (Norm::RmsNorm, i != 3);
+        m.position = [Position::Rope, Position::Sinusoidal, Position::Rope, Position::None][i];
+        m.mlp = [Mlp::SwiGlu, Mlp::Relu2, Mlp::SwiGlu, Mlp::GeluTanh][i];
+    }
+    let mut muon = medium.clone();
+    muon.train.optimizer = Optimizer::Muon;
+    let mut all = vec![(small, 65), (medium, 300), (large, 300), (muon, 300)];
+    all.extend(switched);
+    all
 }
 
 /// One test, since others beside it would be counted too.

@@ -80,10 +80,6 @@ fn from_a_spec_to_runs_reports_and_json() {
         &["id", "reason", "config", "engine", "params", "params_without_positions", "tokens", "flops", "bytes"],
     );
     assert_eq!((plan["runs"].as_array().unwrap().len(), &plan["runs"][0]["reason"]), (2, &Value::from("new")));
-    let note = |setting: &str| text(&lab.exp(&["plan", "tiny.yaml", "--set", setting], 0).stderr);
-    let fallback = note("norm=[layernorm, rmsnorm]");
-    assert!(fallback.contains("`tape` computes 2 of 4 runs") && fallback.contains("their `model.norm`"), "{fallback}");
-    assert!(!note("lr=1e-3").contains("tape") && !note("run.engine=tape").contains("tape"), "as it was asked for");
 
     let output = lab.exp(&["run", "tiny.yaml"], 0);
     let (out, err) = (text(&output.stdout), text(&output.stderr));

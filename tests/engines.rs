@@ -5,25 +5,53 @@ use exp::{
     engine::{Batch, Engine, Part, Place, Update, cpu::Cpu, tape::Tape},
     kernels::Level,
     model::Layout,
-    spec::RunConfig,
+    spec::{
+        RunConfig,
+        config::{Mlp, ModelConfig, Norm, Position},
+    },
 };
-use proptest::prelude::*;
+use proptest::{prelude::*, sample::select};
+use serde::de::DeserializeOwned;
 
-/// Configurations around every switch, small enough for the tape. A width of four at least: LayerNorm makes ±1 of any two
-/// numbers, so that all gradients before it are 0 in theory and rounding in fact.
+/// Any of an enum's words, so that a new one is tested as soon as it is there.
+fn any_of<T: DeserializeOwned + std::fmt::Debug>(words: &'static [&'static str]) -> impl Strategy<Value = T> {
+    select(words).prop_map(|word| serde_json::from_value(word.into()).unwrap())
+}
+
+/// Models around every switch, of no shape yet.
+fn switches() -> impl Strategy<Value = ModelConfig> {
+    let words = (any_of(Norm::WORDS), any_of(Position::WORDS), any_of(Mlp::WORDS));
+    let numbers = (
+        prop_oneof![Just(1e-5), 1e-6..0.1f64],
+        prop_oneof![Just(1e4), 2.0..1e6f64],
+        prop_oneof![Just(0.0), 0.05..0.6f64],
+    );
+    let bools = (any::<bool>(), any::<bool>(), any::<bool>());
+    (words, numbers, bools).prop_map(|(words, numbers, (bias, tie_embeddings, qk_norm))| {
+        let mut m = RunConfig::default().model;
+        (m.norm, m.position, m.mlp) = words;
+        (m.norm_eps, m.rope_theta, m.dropout) = numbers;
+        (m.bias, m.tie_embeddings, m.qk_norm) = (bias, tie_embeddings, qk_norm);
+        m
+    })
+}
+
+/// Configurations small enough for the tape. A width of four at least: LayerNorm makes ±1 of any two numbers, as an
+/// RMSNorm does of one, so that all gradients before it are 0 in theory and rounding in fact.
 fn configs() -> impl Strategy<Value = (RunConfig, usize)> {
     let shape = (1usize..=3, 1usize..=3, 1usize..=3, 1usize..=20, 1usize..=40, 1usize..=90);
-    let train = (1usize..=7, 1usize..=2, prop_oneof![Just(0.0), 0.05..0.6f64], 0.0..2.0f64, 0u64..1000);
-    (shape, train, any::<bool>(), any::<bool>(), 2usize..=150)
-        .prop_map(|(shape, train, bias, tied, vocab)| {
+    let train = (1usize..=7, 1usize..=2, 0.0..2.0f64, 0u64..1000);
+    (switches(), shape, train, 2usize..=150)
+        .prop_map(|(switches, shape, train, vocab)| {
             let (layers, kv_heads, group, width, context, d_ff) = shape;
-            let (batch, grad_accum, dropout, grad_clip, seed) = train;
-            let mut c = RunConfig::default();
+            let even = switches.position == Position::Rope || switches.qk_norm;
+            let (heads, width) = (kv_heads * group, if even { width.next_multiple_of(2) } else { width });
+            let mut c = RunConfig { model: switches, ..RunConfig::default() };
             let m = &mut c.model;
-            (m.layers, m.heads, m.kv_heads, m.d_model) = (layers, kv_heads * group, kv_heads, kv_heads * group * width);
-            (m.context, m.d_ff, m.bias, m.tie_embeddings, m.dropout) = (context, d_ff, bias, tied, dropout);
+            (m.layers, m.heads, m.kv_heads, m.d_model) = (layers, heads, kv_heads, heads * width);
+            (m.context, m.d_ff) = (context, d_ff);
             let t = &mut c.train;
-            (t.batch, t.grad_accum, t.grad_clip, t.seed) = (batch, grad_accum, grad_clip, seed);
+            (t.batch, t.grad_accum, t.grad_clip, t.seed) = train;
             (c, vocab)
         })
         .prop_filter("LayerNorm needs some width", |(c, _)| c.model.d_model >= 4)
@@ -47,7 +75,7 @@ fn weights(layout: &Layout, seed: u64) -> Vec<f32> {
         let std = if is_product { 0.3f64.min(1.0 / (p.shape[1] as f64).sqrt()) } else { 0.3 };
         rng::fill_normal(&mut rng, std, &mut w[p.range()]);
     }
-    for p in layout.params().iter().filter(|p| p.name.contains("ln_") && p.name.ends_with("weight")) {
+    for p in layout.params().iter().filter(|p| !p.decays() && p.name.ends_with("weight")) {
         w[p.range()].iter_mut().for_each(|w| *w += 1.0);
     }
     w
@@ -140,26 +168,37 @@ fn train(c: &RunConfig, vocab: usize, threads: usize, level: Level) -> (Vec<f64>
     (numbers, [[p, cpu.read(Part::Grads).unwrap()].concat(), m, v, logits])
 }
 
+/// GPT-2's block, Llama's with every switch that it could have, and one that takes the other ways through the layers.
+fn blocks() -> [RunConfig; 3] {
+    let mut all = [(); 3].map(|()| RunConfig::default());
+    let [_, llama, other] = all.each_mut().map(|c| &mut c.model);
+    (llama.norm, llama.position, llama.mlp, llama.qk_norm) = (Norm::RmsNorm, Position::Rope, Mlp::SwiGlu, true);
+    (llama.bias, llama.tie_embeddings) = (false, false);
+    (other.position, other.mlp, other.qk_norm, other.norm_eps) = (Position::Sinusoidal, Mlp::Relu2, true, 1e-3);
+    all
+}
+
 /// Two parts, packed weights, and threads that help each other.
 #[test]
-fn a_medium_model_agrees_and_does_not_depend_on_threads() {
-    let mut c = RunConfig::default();
-    let m = &mut c.model;
-    (m.layers, m.heads, m.kv_heads, m.d_model, m.context, m.d_ff) = (2, 6, 2, 96, 40, 400);
-    agrees_for_any_threads(c);
+fn medium_models_agree_and_do_not_depend_on_threads() {
+    for mut c in blocks() {
+        let m = &mut c.model;
+        (m.layers, m.heads, m.kv_heads, m.d_model, m.context, m.d_ff) = (2, 6, 2, 96, 40, 400);
+        agrees_for_any_threads(c, 50_257);
+    }
 }
 
 /// One part, threads that share each operation, weights packed as they are used.
 #[test]
-fn a_large_model_agrees_and_does_not_depend_on_threads() {
-    let mut c = RunConfig::default();
-    let m = &mut c.model;
-    (m.layers, m.heads, m.kv_heads, m.d_model, m.context, m.d_ff) = (1, 6, 2, 672, 12, 700);
-    agrees_for_any_threads(c);
+fn large_models_agree_and_do_not_depend_on_threads() {
+    for mut c in blocks().into_iter().take(2) {
+        let m = &mut c.model;
+        (m.layers, m.heads, m.kv_heads, m.d_model, m.context, m.d_ff) = (1, 6, 2, 672, 12, 700);
+        agrees_for_any_threads(c, 50_257);
+    }
 }
 
-fn agrees_for_any_threads(mut c: RunConfig) {
-    let vocab = 50_257;
+fn agrees_for_any_threads(mut c: RunConfig, vocab: usize) {
     (c.model.dropout, c.train.batch, c.train.grad_accum) = (0.1, 3, 2);
     compare(&c, vocab, Level::available()[0]);
     let first = train(&c, vocab, 1, Level::available()[0]);

@@ -16,7 +16,7 @@ use exp::{
     model::{Layout, safetensors},
     spec::{
         RunConfig,
-        config::{EngineKind, Mlp, Norm, Position},
+        config::{Dtype, EngineKind, Mlp, Norm, Position},
         leaf,
     },
     train::generate::{self, Sampling, Writer},
@@ -223,16 +223,17 @@ fn with_each_switch_one_batch_is_learnt_by_heart() {
 }
 
 #[test]
-fn what_the_cpu_engine_lacks_goes_to_the_tape() {
+fn the_cpu_engine_knows_every_switch_and_says_what_it_does_not() {
     for mut c in one_by_one() {
         c.run.device = "cpu".into();
         let auto = exp::engine::build(&c, VOCAB, "cpu", 1).unwrap();
-        assert_eq!(auto.name(), c.engine().word(), "{:?}", c.model);
-        let leaf = c.beyond_cpu_engine();
-        assert_eq!(leaf.is_none(), auto.name() == "cpu");
-        c.run.engine = EngineKind::Cpu;
-        assert_eq!(exp::engine::build(&c, VOCAB, "cpu", 1).is_ok(), leaf.is_none());
+        assert_eq!((auto.name(), c.engine()), ("cpu", EngineKind::Cpu), "{:?}", c.model);
     }
+    let mut c = config(2, 2, 32, 16);
+    (c.run.engine, c.train.dtype) = (EngineKind::Cpu, Dtype::Bf16);
+    assert_eq!(c.beyond_cpu_engine(), Some("train.dtype"));
+    let error = exp::engine::build(&c, VOCAB, "cpu", 1).err().unwrap();
+    assert!(error.why.contains("no layers") && error.hint.unwrap().contains("tape"));
 }
 
 fn numbers(tensor: &Tensor) -> Vec<f32> {

@@ -3,10 +3,7 @@
 use super::{current_store, json, needed_store, run::shown};
 use crate::{
     base::{Exit, Result, folders::Root},
-    spec::{
-        RunConfig,
-        leaf::{self, Leaf},
-    },
+    spec::leaf::{self, Leaf},
     store::{RunRow, Store},
     ui::{
         self, format,
@@ -75,12 +72,11 @@ pub fn table(store: &Store, rows: &[RunRow]) -> Result<String> {
     Ok(table::render(&columns, &cells))
 }
 
-/// Whether the runs differ in a leaf, other than by following leaves that they differ in anyway.
+/// Whether the runs differ in a leaf, other than by following leaves, or a preset, that they differ in anyway.
 fn tells_apart(leaf: &Leaf, rows: &[RunRow]) -> bool {
-    let fixed = RunConfig::default();
     let differs = rows.iter().any(|r| leaf.get(&r.config) != leaf.get(&rows[0].config));
-    let follows = || rows.iter().all(|r| leaf.get(&r.config) == leaf.default_in(&r.config, &fixed));
-    differs && !(leaf.is_derived() && follows())
+    let follows = || rows.iter().all(|r| leaf.get(&r.config) == leaf.left_out(&r.config));
+    differs && !follows()
 }
 
 /// The best validation loss in bits per character.

@@ -5,6 +5,7 @@ mod cancel;
 mod completions;
 mod devices;
 mod eval;
+mod inspect;
 mod json;
 mod logs;
 mod ls;
@@ -64,6 +65,8 @@ enum Command {
     Sample(sample::Args),
     /// Show what happened in a run
     Logs(logs::Args),
+    /// Show a model's arithmetic from its settings: parameters by part, FLOPs, bytes
+    Inspect(inspect::Args),
     /// List the devices that runs can be placed on, and what runs there
     Devices(devices::Args),
     /// Look after the index over the folders of runs
@@ -122,6 +125,7 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Show(args) => show::run(root, &args),
         Command::Sample(args) => sample::run(root, &args),
         Command::Logs(args) => logs::run(root, &args),
+        Command::Inspect(args) => inspect::run(root, &args),
         Command::Devices(args) => devices::run(root, &args),
         Command::Store(args) => store::run(root, &args),
         Command::Schema => schema::run(),

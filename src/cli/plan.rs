@@ -1,7 +1,5 @@
 //! `exp plan SPEC`: what `exp run` would do, and what it costs. Starts nothing; brings only caches and the index up to date.
 
-use std::collections::BTreeSet;
-
 use super::{
     current_store, json,
     run::{SpecArgs, notes},
@@ -9,7 +7,6 @@ use super::{
 use crate::{
     base::{Exit, Result, folders::Root},
     sched::{self, Plan, Reason},
-    spec::{RunConfig, config::EngineKind},
     ui::{
         self, format,
         table::{self, numbers, words},
@@ -37,7 +34,6 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         ui::print(&table(&plan));
         ui::print(&totals(&plan));
         notes(&plan);
-        beyond_cpu_engine(&plan).iter().for_each(|note| ui::note(note));
     }
     Ok(Exit::Done)
 }
@@ -63,22 +59,6 @@ fn table(plan: &Plan) -> String {
         })
         .collect();
     table::render(&columns, &rows)
-}
-
-/// The leaves for whose sake runs on a CPU are left to the tape by `run.engine: auto`.
-fn beyond_cpu_engine(plan: &Plan) -> Option<String> {
-    let configs = || plan.runs.iter().map(|r| &r.frozen.config);
-    let falls_back = |c: &&RunConfig| c.run.engine == EngineKind::Auto && c.run.device == "cpu";
-    let leaves: Vec<_> = configs().filter(falls_back).filter_map(RunConfig::beyond_cpu_engine).collect();
-    let names: BTreeSet<_> = leaves.iter().map(|leaf| format!("`{leaf}`")).collect();
-    (!leaves.is_empty()).then(|| {
-        format!(
-            "the engine `tape` computes {} of {} runs: the faster `cpu` has no layers for their {}",
-            leaves.len(),
-            plan.runs.len(),
-            names.into_iter().collect::<Vec<_>>().join(", ")
-        )
-    })
 }
 
 fn totals(plan: &Plan) -> String {

@@ -12,9 +12,17 @@
 //! 0.242 of PyTorch's.
 
 use crate::{
-    kernels::{Buffer, attention::Scratch, pack::packed_len},
-    model::Layout,
-    spec::{RunConfig, config::ModelConfig},
+    kernels::{
+        Buffer,
+        attention::Scratch,
+        muon::{self, Size},
+        pack::packed_len,
+    },
+    model::{Layout, hidden_matrices},
+    spec::{
+        RunConfig,
+        config::{Mlp, ModelConfig, Optimizer, Position},
+    },
 };
 
 /// How the steps of models of a size are cut up.
@@ -68,6 +76,10 @@ pub struct Workspace {
     pub pack: usize,
     /// What helpers compute head by head before it is put together; 0 where a worker has none.
     pub by_head: usize,
+    /// Threads that Muon updates a matrix each with; 0 with another optimizer.
+    pub muons: usize,
+    /// Room for one of those.
+    pub muon: Size,
     /// Bytes of everything.
     pub bytes: u64,
 }
@@ -83,11 +95,17 @@ pub fn qkv_width(m: &ModelConfig) -> usize {
     m.d_model + 2 * (m.d_model / m.heads * m.kv_heads)
 }
 
+/// Query and key columns of a model, which come first.
+pub fn qk_width(m: &ModelConfig) -> usize {
+    m.d_model / m.heads * (m.heads + m.kv_heads)
+}
+
 impl Workspace {
     /// The workspace of a run over `vocab` tokens that may compute with `threads`.
     pub fn of(config: &RunConfig, vocab: usize, threads: usize) -> Self {
         let m = &config.model;
-        let (params, threads) = (Layout::of(m, vocab).len(), threads.max(1));
+        let layout = Layout::of(m, vocab);
+        let (params, threads) = (layout.len(), threads.max(1));
         let cut = Cut::of(params);
         let parts = config.train.batch.clamp(1, cut.parts);
         let (workers, helpers) = (threads.min(parts), if cut.shared { threads } else { 1 });
@@ -100,7 +118,10 @@ impl Workspace {
         let (packed, pack) =
             if cut.packed { (all_packed, 0) } else { (0, PACKED.max(packed_len(longest_sum, PANEL, PANEL))) };
         let by_head = if helpers > 1 { rows * qkv_width(m) } else { 0 };
-        let mut space = Self { parts, workers, helpers, rows, head_rows, params, packed, pack, by_head, bytes: 0 };
+        let hidden = if config.train.optimizer == Optimizer::Muon { hidden_matrices(&layout, m) } else { Vec::new() };
+        let (muons, muon) = (threads.min(hidden.len()), Size::of(hidden.iter().map(|h| [h.rows, h.cols])));
+        let mut space =
+            Self { parts, workers, helpers, rows, head_rows, params, packed, pack, by_head, muons, muon, bytes: 0 };
         space.bytes = space.count(m, vocab) as u64;
         space
     }
@@ -110,18 +131,33 @@ impl Workspace {
         let column = Buffer::bytes(self.rows);
         let (d, qkv) = (m.d_model, qkv_width(m));
         let norm = matrix(d) + column;
-        let layer = 2 * norm + matrix(qkv) + matrix(d) + Buffer::bytes(self.rows * m.heads) + 2 * matrix(m.d_ff);
+        let per_head = |heads: usize| Buffer::bytes(self.rows * heads);
+        let head_norms = if m.qk_norm { matrix(qk_width(m)) + per_head(m.heads + m.kv_heads) } else { 0 };
+        // The MLP's output, and its slopes towards what it is given.
+        let mlp = match m.mlp {
+            Mlp::Relu2 => 1,
+            Mlp::Gelu | Mlp::GeluTanh => 2,
+            Mlp::SwiGlu => 3,
+        };
+        let layer = 2 * norm + matrix(qkv) + head_norms + matrix(d) + per_head(m.heads) + mlp * matrix(m.d_ff);
         let passing = 4 * matrix(d) + matrix(qkv) + matrix(m.d_ff) + Buffer::bytes(self.by_head) + column;
         let logits = Buffer::bytes(self.head_rows * stride(vocab));
         let rooms = self.helpers * (Scratch::bytes(d / m.heads, m.context) + Buffer::bytes(self.pack));
         let worker = m.layers * layer + norm + passing + logits + rooms;
-        self.workers * worker + (3 + self.parts) * Buffer::bytes(self.params) + Buffer::bytes(self.packed)
+        let positions = match m.position {
+            Position::Sinusoidal => Buffer::bytes(m.context * d),
+            Position::Rope => 2 * Buffer::bytes(m.context * (d / m.heads / 2)),
+            Position::Learned | Position::None => 0,
+        };
+        let whole = (3 + self.parts) * Buffer::bytes(self.params) + Buffer::bytes(self.packed) + positions;
+        self.workers * worker + whole + self.muons * muon::Scratch::bytes(self.muon)
     }
 }
 
 /// Outputs and inputs of each matrix that activations are multiplied with.
 fn linears(m: &ModelConfig, vocab: usize) -> Vec<[usize; 2]> {
     let (d, f) = (m.d_model, m.d_ff);
-    let layer = [[qkv_width(m), d], [d, d], [f, d], [d, f]];
-    layer.into_iter().cycle().take(4 * m.layers).chain([[vocab, d]]).collect()
+    let gate = (m.mlp == Mlp::SwiGlu).then_some([f, d]);
+    let layer = || [[qkv_width(m), d], [d, d], [f, d], [d, f]].into_iter().chain(gate);
+    (0..m.layers).flat_map(|_| layer()).chain([[vocab, d]]).collect()
 }

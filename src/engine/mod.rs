@@ -73,9 +73,9 @@ pub enum Part {
     Params,
     /// The gradient accumulated since the last update.
     Grads,
-    /// Adam's first moment.
+    /// Adam's first moment; Muon's momentum.
     Moment1,
-    /// Adam's second moment.
+    /// Adam's second moment; 0 for what Muon trains.
     Moment2,
 }
 
@@ -109,7 +109,8 @@ pub trait Engine {
     fn accumulate(&mut self, batch: &Batch, at: Place, divisor: usize) -> Result<f64>;
 
     /// Clips the accumulated gradient by its global norm (`grad_clip`, 0: not), updates weights and moments, clears the
-    /// gradient, and returns the norm before clipping. Weight decay applies to tensors of two and more dimensions.
+    /// gradient, and returns the norm before clipping. Weight decay applies to tensors of two and more dimensions. The
+    /// optimizer is that of the config that the engine was built for.
     fn update(&mut self, train: &TrainConfig, update: Update) -> Result<f64>;
 
     /// The mean cross-entropy of a batch in nats, without dropout or gradient. Any B; T up to the context.

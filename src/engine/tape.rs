@@ -3,22 +3,25 @@
 //! process starts, and no bit of the result depends on it: each sum is computed by one thread in an order of its own.
 
 mod gpt;
+mod muon;
 mod position;
 
-use std::{cell::RefCell, collections::BTreeMap};
+use std::{cell::RefCell, collections::BTreeMap, ops::Range};
 
 use candle_core::{DType, Device, Tensor, Var, backprop::GradStore};
 use gpt::Gpt;
 pub use gpt::{attention_weights, rms_norm};
+pub use muon::orthogonalize;
 pub use position::{rotate, sinusoids};
 
 use super::{Batch, Engine, Part, Place, Update, check_tokens};
 use crate::{
     base::{Error, Exit, Result, machine},
-    model::{self, Layout},
+    kernels::muon::scale,
+    model::{self, Hidden, Layout},
     spec::{
         RunConfig,
-        config::{Dtype, TrainConfig},
+        config::{Dtype, Optimizer, TrainConfig},
     },
 };
 
@@ -33,10 +36,11 @@ pub struct Tape {
     device: Device,
     dtype: DType,
     layout: Layout,
-    params: Vec<Var>,     // in the layout's order, as the next three
-    grads: Vec<Tensor>,   // accumulated since the last update
-    moment1: Vec<Tensor>, // Adam's running mean of gradients
-    moment2: Vec<Tensor>, // Adam's running mean of squared gradients
+    params: Vec<Var>,         // in the layout's order, as the next three
+    grads: Vec<Tensor>,       // accumulated since the last update
+    moment1: Vec<Tensor>,     // Adam's running mean of gradients, or Muon's
+    moment2: Vec<Tensor>,     // Adam's running mean of squared gradients
+    hidden: Vec<Vec<Hidden>>, // of each parameter, the matrices in it that Muon trains
 }
 
 impl Tape {
@@ -63,6 +67,11 @@ impl Tape {
 
     fn on(device: Device, dtype: DType, config: &RunConfig, vocab: usize) -> Result<Self> {
         let layout = Layout::of(&config.model, vocab);
+        let by_muon = config.train.optimizer == Optimizer::Muon;
+        let matrices = if by_muon { model::hidden_matrices(&layout, &config.model) } else { Vec::new() };
+        let inside =
+            |range: Range<usize>| matrices.iter().filter(|h| range.contains(&h.range.start)).cloned().collect();
+        let hidden = layout.params().iter().map(|p| inside(p.range())).collect();
         let weights = model::init(&layout, config.model.layers, config.train.seed);
         let make = || -> candle_core::Result<_> {
             let zeros = tensors(&layout, &vec![0.0; layout.len()], &device)?;
@@ -80,6 +89,7 @@ impl Tape {
             grads: zeros.clone(),
             moment1: zeros.clone(),
             moment2: zeros,
+            hidden,
             layout,
         })
     }
@@ -143,23 +153,57 @@ impl Tape {
         Ok(squares.iter().map(|&s| f64::from(s)).sum::<f64>().sqrt())
     }
 
-    /// AdamW (Loshchilov and Hutter, 2019) as PyTorch writes it, on gradients times `clip`; clears the gradients.
-    fn adamw(&mut self, t: &TrainConfig, Update { step, lr }: Update, clip: f64) -> candle_core::Result<()> {
-        let unbias1 = 1.0 - t.beta1.powf(step as f64);
-        let unbias2 = 1.0 - t.beta2.powf(step as f64);
-        for (i, param) in self.layout.params().iter().enumerate() {
+    /// Updates weights and moments with the gradients times `clip`; clears the gradients.
+    fn step(&mut self, t: &TrainConfig, update: Update, clip: f64) -> candle_core::Result<()> {
+        for i in 0..self.params.len() {
             let g = (&self.grads[i] * clip)?;
-            let m = ((&self.moment1[i] * t.beta1)? + (&g * (1.0 - t.beta1))?)?;
-            let v = ((&self.moment2[i] * t.beta2)? + (g.sqr()? * (1.0 - t.beta2))?)?;
-            let spread = ((v.sqrt()? / unbias2.sqrt())? + t.eps)?;
-            let decay = if param.decays() { 1.0 - lr * t.weight_decay } else { 1.0 };
-            let step = ((&m / spread)? * (lr / unbias1))?;
+            let step =
+                if self.hidden[i].is_empty() { self.adamw(i, &g, t, update)? } else { self.muon(i, &g, t, update)? };
+            let decay = if self.layout.params()[i].decays() { 1.0 - update.lr * t.weight_decay } else { 1.0 };
             self.params[i].set(&((self.params[i].as_detached_tensor() * decay)? - step)?)?;
             self.grads[i] = g.zeros_like()?;
-            self.moment1[i] = m;
-            self.moment2[i] = v;
         }
         Ok(())
+    }
+
+    /// What AdamW (Loshchilov and Hutter, 2019), as PyTorch writes it, takes from a parameter.
+    fn adamw(
+        &mut self,
+        i: usize,
+        g: &Tensor,
+        t: &TrainConfig,
+        Update { step, lr }: Update,
+    ) -> candle_core::Result<Tensor> {
+        let unbias1 = 1.0 - t.beta1.powf(step as f64);
+        let unbias2 = 1.0 - t.beta2.powf(step as f64);
+        let m = ((&self.moment1[i] * t.beta1)? + (g * (1.0 - t.beta1))?)?;
+        let v = ((&self.moment2[i] * t.beta2)? + (g.sqr()? * (1.0 - t.beta2))?)?;
+        let spread = ((v.sqrt()? / unbias2.sqrt())? + t.eps)?;
+        let step = ((&m / spread)? * (lr / unbias1))?;
+        self.moment1[i] = m;
+        self.moment2[i] = v;
+        Ok(step)
+    }
+
+    /// What Muon takes from the hidden matrices of a parameter: Nesterov's momentum, each matrix orthogonalised on its own.
+    fn muon(
+        &mut self,
+        i: usize,
+        g: &Tensor,
+        t: &TrainConfig,
+        Update { lr, .. }: Update,
+    ) -> candle_core::Result<Tensor> {
+        let g = (g * (1.0 - t.momentum))?;
+        let m = ((&self.moment1[i] * t.momentum)? + &g)?;
+        let u = ((&m * t.momentum)? + g)?;
+        let first = self.layout.params()[i].offset;
+        let orthogonal = |h: &Hidden| {
+            let part = u.narrow(0, (h.range.start - first) / h.cols, h.rows)?;
+            orthogonalize(&part)? * (lr * scale(h.rows, h.cols))
+        };
+        let parts = self.hidden[i].iter().map(orthogonal).collect::<candle_core::Result<Vec<_>>>()?;
+        self.moment1[i] = m;
+        Tensor::cat(&parts, 0)
     }
 }
 
@@ -199,7 +243,7 @@ impl Engine for Tape {
         let norm = self.grad_norm().map_err(doing)?;
         // As torch's clip_grad_norm_: the small number keeps the quotient finite, and nothing is ever scaled up.
         let clip = if train.grad_clip > 0.0 { (train.grad_clip / (norm + 1e-6)).min(1.0) } else { 1.0 };
-        self.adamw(train, update, clip).map_err(doing)?;
+        self.step(train, update, clip).map_err(doing)?;
         Ok(norm)
     }
 

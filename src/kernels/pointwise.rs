@@ -1,4 +1,6 @@
-//! What is done number by number: exponentials, GELU with its slope, dropout, sums of rows and columns.
+//! What is done number by number: exponentials, what an MLP does between its matrices, dropout, sums of rows and columns.
+//!
+//! An MLP's forward pass leaves the slopes that make its backward pass a multiplication.
 
 use super::simd::{Simd, kernel};
 use crate::base::rng::DropoutMask;
@@ -35,32 +37,144 @@ fn gelu_of<S: Simd>(s: S, x: S::V) -> (S::V, S::V) {
     (s.mul(x, phi), s.mul_add(s.mul(x, bell), c(0.398_942_3), phi))
 }
 
+/// The logistic function σ(x) and its slope, to 3e-7 of either: of exp(-|x|), which never overflows.
+#[inline(always)]
+fn sigmoid_of<S: Simd>(s: S, x: S::V) -> (S::V, S::V) {
+    let e = exp2(s, s.mul(s.abs(x), s.splat(-std::f32::consts::LOG2_E)));
+    let above = s.div(s.splat(1.0), s.add(s.splat(1.0), e)); // σ(|x|)
+    let below = s.mul(e, above); // σ(-|x|)
+    (s.where_positive(x, above, below), s.mul(above, below))
+}
+
+/// x·σ(2z) and its slope, where z = √(2/π)·(x + 0.044715·x³): GELU by tanh, since 1 + tanh(z) is 2σ(2z).
+#[inline(always)]
+fn gelu_tanh_of<S: Simd>(s: S, x: S::V) -> (S::V, S::V) {
+    const LINEAR: f32 = 1.595_769; // 2·√(2/π)
+    const CUBIC: f32 = LINEAR * 0.044_715;
+    // Beyond ±10 σ is 0 or 1 to rounding; x³ would overflow somewhere. In this order a NaN comes through.
+    let near = s.max(s.splat(-10.0), s.min(s.splat(10.0), x));
+    let square = s.mul(near, near);
+    let z2 = s.mul(near, s.mul_add(square, s.splat(CUBIC), s.splat(LINEAR)));
+    let (sigma, slope) = sigmoid_of(s, z2);
+    let dz2 = s.mul_add(square, s.splat(3.0 * CUBIC), s.splat(LINEAR));
+    (s.mul(x, sigma), s.mul_add(s.mul(near, dz2), slope, sigma))
+}
+
+/// x·σ(x), that is SiLU, and its slope.
+#[inline(always)]
+fn silu_of<S: Simd>(s: S, x: S::V) -> (S::V, S::V) {
+    let (sigma, slope) = sigmoid_of(s, x);
+    (s.mul(x, sigma), s.mul_add(x, slope, sigma))
+}
+
+/// Replaces x by f(x).0; `slope` takes f(x).1.
+#[inline(always)]
+fn map_with_slope<S: Simd>(s: S, x: &mut [f32], slope: &mut [f32], f: impl Fn(S::V) -> (S::V, S::V)) {
+    assert_eq!(x.len(), slope.len());
+    let (mut xs, mut slopes) = (x.chunks_exact_mut(S::LANES), slope.chunks_exact_mut(S::LANES));
+    for (x, slope) in xs.by_ref().zip(slopes.by_ref()) {
+        let (y, dy) = f(s.load(x));
+        s.store(y, x);
+        s.store(dy, slope);
+    }
+    let (x, slope) = (xs.into_remainder(), slopes.into_remainder());
+    let (y, dy) = f(s.load_part(x));
+    s.store_part(y, x);
+    s.store_part(dy, slope);
+}
+
+/// Replaces x by f(x).0.
+#[inline(always)]
+fn map<S: Simd>(s: S, x: &mut [f32], f: impl Fn(S::V) -> (S::V, S::V)) {
+    let mut xs = x.chunks_exact_mut(S::LANES);
+    for x in xs.by_ref() {
+        s.store(f(s.load(x)).0, x);
+    }
+    let rest = xs.into_remainder();
+    s.store_part(f(s.load_part(rest)).0, rest);
+}
+
 kernel! {
     /// GELU in place; `slope` takes its derivative, for the backward pass.
     pub fn gelu_with_slope(s, x: &mut [f32], slope: &mut [f32]) {
-        assert_eq!(x.len(), slope.len());
-        let (mut xs, mut slopes) = (x.chunks_exact_mut(S::LANES), slope.chunks_exact_mut(S::LANES));
-        for (x, slope) in xs.by_ref().zip(slopes.by_ref()) {
-            let (y, dy) = gelu_of(s, s.load(x));
-            s.store(y, x);
-            s.store(dy, slope);
-        }
-        let (y, dy) = gelu_of(s, s.load_part(xs.into_remainder()));
-        let done = x.len() / S::LANES * S::LANES;
-        s.store_part(y, &mut x[done..]);
-        s.store_part(dy, slopes.into_remainder());
+        map_with_slope(s, x, slope, #[inline(always)] |x| gelu_of(s, x));
     }
 }
 
 kernel! {
     /// GELU in place.
     pub fn gelu(s, x: &mut [f32]) {
-        let mut xs = x.chunks_exact_mut(S::LANES);
-        for x in xs.by_ref() {
-            s.store(gelu_of(s, s.load(x)).0, x);
+        map(s, x, #[inline(always)] |x| gelu_of(s, x));
+    }
+}
+
+kernel! {
+    /// GELU by tanh in place; `slope` takes its derivative, for the backward pass.
+    pub fn gelu_tanh_with_slope(s, x: &mut [f32], slope: &mut [f32]) {
+        map_with_slope(s, x, slope, #[inline(always)] |x| gelu_tanh_of(s, x));
+    }
+}
+
+kernel! {
+    /// GELU by tanh in place.
+    pub fn gelu_tanh(s, x: &mut [f32]) {
+        map(s, x, #[inline(always)] |x| gelu_tanh_of(s, x));
+    }
+}
+
+kernel! {
+    /// The square of relu in place (So et al., 2021). Its slope follows from the result.
+    pub fn relu2(s, x: &mut [f32]) {
+        map(s, x, #[inline(always)] |x| {
+            let above = s.max(s.splat(0.0), x); // in this order a NaN comes through
+            (s.mul(above, above), above)
+        });
+    }
+}
+
+kernel! {
+    /// dy *= the slope of relu², 2·relu(x), which is 2·√y.
+    pub fn relu2_backward(_s, y: &[f32], dy: &mut [f32]) {
+        dy.iter_mut().zip(y).for_each(|(dy, y)| *dy *= 2.0 * y.sqrt());
+    }
+}
+
+kernel! {
+    /// SwiGLU (Shazeer, 2020): up = silu(gate) · up. For the backward pass, `gate` takes the slope towards `up`, which is
+    /// silu(gate), and `slope` that towards `gate`.
+    pub fn swiglu_with_slopes(s, up: &mut [f32], gate: &mut [f32], slope: &mut [f32]) {
+        assert!(up.len() == gate.len() && up.len() == slope.len());
+        let chunks = up.chunks_mut(S::LANES).zip(gate.chunks_mut(S::LANES)).zip(slope.chunks_mut(S::LANES));
+        for ((up, gate), slope) in chunks {
+            let len = up.len();
+            let x = s.get(up, 0, len);
+            let (silu, dsilu) = silu_of(s, s.get(gate, 0, len));
+            s.put(s.mul(silu, x), up, 0, len);
+            s.put(silu, gate, 0, len);
+            s.put(s.mul(dsilu, x), slope, 0, len);
         }
-        let rest = xs.into_remainder();
-        s.store_part(gelu_of(s, s.load_part(rest)).0, rest);
+    }
+}
+
+kernel! {
+    /// SwiGLU: up = silu(gate) · up.
+    pub fn swiglu(s, up: &mut [f32], gate: &[f32]) {
+        assert_eq!(up.len(), gate.len());
+        for (up, gate) in up.chunks_mut(S::LANES).zip(gate.chunks(S::LANES)) {
+            let len = up.len();
+            s.put(s.mul(silu_of(s, s.get(gate, 0, len)).0, s.get(up, 0, len)), up, 0, len);
+        }
+    }
+}
+
+kernel! {
+    /// From the gradient of SwiGLU's output in `d` and the slopes that [`swiglu_with_slopes`] left to those of its inputs:
+    /// towards `up` in place of `d`, towards the gate in place of its slope.
+    pub fn swiglu_backward(_s, d: &mut [f32], towards_up: &[f32], towards_gate: &mut [f32]) {
+        for ((d, up), gate) in d.iter_mut().zip(towards_up).zip(towards_gate) {
+            *gate *= *d;
+            *d *= up;
+        }
     }
 }
 
@@ -191,6 +305,101 @@ mod tests {
                 assert!((f64::from(y) - want.0).abs() < 1e-6, "{level:?} gelu({x}) = {y}, not {}", want.0);
                 assert!((f64::from(slope) - want.1).abs() < 1e-6, "{level:?} slope({x}) = {slope}, not {}", want.1);
             }
+        }
+    }
+
+    /// Central differences of `f`.
+    fn slope_of(f: impl Fn(f64) -> f64, x: f64) -> f64 {
+        (f(x + 1e-5) - f(x - 1e-5)) / 2e-5
+    }
+
+    /// Numbers from -12 to 12, and an odd count of them.
+    fn numbers() -> Vec<f32> {
+        (-203..204).map(|i| i as f32 / 17.0).collect()
+    }
+
+    fn silu(x: f64) -> f64 {
+        x / (1.0 + (-x).exp())
+    }
+
+    #[test]
+    fn gelu_by_tanh_and_its_slope_are_close() {
+        let gelu = |x: f64| 0.5 * x * (1.0 + (std::f64::consts::FRAC_2_PI.sqrt() * (x + 0.044715 * x.powi(3))).tanh());
+        for level in Level::available() {
+            let (x, mut y, mut alone) = (numbers(), numbers(), numbers());
+            let mut slope = vec![0.0; y.len()];
+            gelu_tanh_with_slope(level, &mut y, &mut slope);
+            gelu_tanh(level, &mut alone);
+            assert_eq!(y, alone);
+            for ((&x, &y), &slope) in x.iter().zip(&y).zip(&slope) {
+                let x = f64::from(x);
+                assert!((f64::from(y) - gelu(x)).abs() < 1e-6 * (1.0 + x.abs()), "{level:?} gelu({x}) = {y}");
+                assert!((f64::from(slope) - slope_of(gelu, x)).abs() < 2e-6, "{level:?} slope({x}) = {slope}");
+            }
+        }
+    }
+
+    #[test]
+    fn relu_squared_and_its_slope_are_the_formulas() {
+        for level in Level::available() {
+            let (x, mut y, mut d) = (numbers(), numbers(), vec![3.0; numbers().len()]);
+            relu2(level, &mut y);
+            relu2_backward(level, &y, &mut d);
+            for ((x, y), d) in x.iter().zip(&y).zip(&d) {
+                let above = x.max(0.0);
+                assert_eq!((*y, *d), (above * above, 6.0 * above), "{level:?} {x}");
+            }
+        }
+    }
+
+    #[test]
+    fn swiglu_and_its_slopes_are_close() {
+        for level in Level::available() {
+            let gates = numbers();
+            let ups: Vec<f32> = random(1, gates.len());
+            let (mut up, mut gate, mut slope, mut alone) =
+                (ups.clone(), gates.clone(), vec![0.0; gates.len()], ups.clone());
+            swiglu(level, &mut alone, &gates);
+            swiglu_with_slopes(level, &mut up, &mut gate, &mut slope);
+            assert_eq!(up, alone);
+            let mut d = random(2, gates.len());
+            let upstream = d.clone();
+            swiglu_backward(level, &mut d, &gate, &mut slope);
+            for i in 0..gates.len() {
+                let [x, g, dy] = [ups[i], gates[i], upstream[i]].map(f64::from);
+                for (what, got, want) in [
+                    ("output", up[i], silu(g) * x),
+                    ("towards up", d[i], dy * silu(g)),
+                    ("towards gate", slope[i], dy * x * slope_of(silu, g)),
+                ] {
+                    assert!(
+                        (f64::from(got) - want).abs() < 1e-5 * (0.1 + want.abs()),
+                        "{level:?} {what}: {got}, not {want}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// A run that diverges has to show it.
+    #[test]
+    fn what_is_not_finite_stays_so_and_nothing_else_becomes_so() {
+        for level in Level::available() {
+            for function in [gelu, gelu_tanh, relu2] {
+                let mut x = [f32::NAN, 1e12, -1e12, 1e-30, -1e-30, 0.0, 100.0, -100.0, f32::NAN];
+                function(level, &mut x);
+                assert!(x[0].is_nan() && x[8].is_nan(), "{level:?} {x:?}");
+                assert!(x[1..8].iter().all(|x| x.is_finite()), "{level:?} {x:?}");
+            }
+            let gates = [f32::NAN, 1e12, -1e12, 0.0, 100.0, -100.0, 1.0];
+            let (mut up, mut gate, mut slope) = ([1.0; 7], gates, [0.0; 7]);
+            swiglu_with_slopes(level, &mut up, &mut gate, &mut slope);
+            for numbers in [up, gate, slope] {
+                assert!(numbers[0].is_nan() && numbers[1..].iter().all(|x| x.is_finite()), "{level:?} {numbers:?}");
+            }
+            let mut slope = [0.0; 7];
+            gelu_tanh_with_slope(level, &mut gates.clone(), &mut slope);
+            assert!(slope[0].is_nan() && slope[1..].iter().all(|x| x.is_finite()), "{level:?} {slope:?}");
         }
     }
 

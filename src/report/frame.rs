@@ -15,6 +15,9 @@ use crate::{
 /// The axis that is averaged over and never drawn.
 const SEED: &str = "train.seed";
 
+/// A name for other leaves: no axis unless the spec makes it one, since a run has the name that it was begun under.
+const PRESET: &str = "model.preset";
+
 /// An experiment with the rows of its runs.
 #[derive(Clone, Debug)]
 pub struct Frame {
@@ -110,7 +113,7 @@ impl Frame {
         let mut axes: Vec<Axis> = swept.iter().filter_map(|path| Axis::of(path, &runs)).collect();
         mark(&mut runs, &axes);
         let paths: Vec<String> = runs.first().map(|r| r.leaves.keys().cloned().collect()).unwrap_or_default();
-        for path in paths.iter().filter(|p| !swept.contains(p)) {
+        for path in paths.iter().filter(|p| !swept.contains(p) && *p != PRESET) {
             if let Some(axis) = Axis::of(path, &runs)
                 && !follows(&axis, &runs)
             {

@@ -10,7 +10,7 @@ use crate::spec::{RunConfig, leaf};
 const SIZES: [&str; 4] = ["train.batch", "model.layers", "model.d_model", "model.context"];
 
 /// What takes none.
-const NOTHING: [&str; 3] = ["train.seed", "run.retries", "run.timeout"];
+const NOTHING: [&str; 4] = ["train.seed", "run.retries", "run.timeout", leaf::PRESET];
 
 /// What decides how much memory a run needs.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -284,7 +284,7 @@ impl Planner<'_> {
 }
 
 /// What of two networks keeps one from starting with the other's weights: any leaf of the model but dropout, which has no
-/// weights, and the number of tokens. The leaf and its two values.
+/// weights, and the preset, which is but a name; and the number of tokens. The leaf and its two values.
 fn misfit(
     (has, has_vocab): (&ModelConfig, usize),
     (needs, needs_vocab): (&ModelConfig, usize),
@@ -293,7 +293,7 @@ fn misfit(
     let theirs = leaves(has).into_iter().zip(leaves(needs)).map(|((leaf, has), (_, needs))| (leaf, has, needs));
     theirs
         .chain([("vocab_size".to_owned(), has_vocab.into(), needs_vocab.into())])
-        .find(|(leaf, has, needs)| leaf != "model.dropout" && has != needs)
+        .find(|(leaf, has, needs)| !["model.dropout", leaf::PRESET].contains(&leaf.as_str()) && has != needs)
 }
 
 #[cfg(test)]

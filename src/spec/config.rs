@@ -30,6 +30,8 @@ pub struct RunConfig {
 #[serde(default)]
 #[allow(missing_docs)]
 pub struct ModelConfig {
+    /// Whose settings filled those that the spec leaves out. The others say what the model is; this is but a name.
+    pub preset: Option<Preset>,
     pub layers: usize,
     pub heads: usize,
     pub kv_heads: usize,
@@ -75,6 +77,7 @@ pub struct TrainConfig {
     pub warmup_steps: u64,
     pub decay_steps: u64,
     pub optimizer: Optimizer,
+    pub momentum: f64,
     pub beta1: f64,
     pub beta2: f64,
     pub eps: f64,
@@ -147,6 +150,13 @@ macro_rules! words {
     };
 }
 
+words!(/** A known model, whose settings stand in `spec/preset.rs`. */ Preset {
+    /** GPT-2 of 124 million parameters (Radford et al., 2019). */ Gpt2 = "gpt2",
+    /** GPT-2 of 355 million. */ Gpt2Medium = "gpt2-medium",
+    /** GPT-2 of 774 million. */ Gpt2Large = "gpt2-large",
+    /** GPT-2 of 1.6 billion. */ Gpt2Xl = "gpt2-xl",
+    /** Llama 3 8B (Grattafiori et al., 2024). */ Llama = "llama",
+});
 words!(/** How the residual stream is normalised before each sublayer. */ Norm {
     /** Mean and variance, learned scale, bias where `model.bias` (Ba et al., 2016). */ LayerNorm = "layernorm",
     /** The root of the mean square, learned scale, never a bias (Zhang and Sennrich, 2019). */ RmsNorm = "rmsnorm",
@@ -183,6 +193,7 @@ words!(/** How the learning rate falls after the warm-up. */ Schedule {
 });
 words!(/** What turns gradients into updates. */ Optimizer {
     /** Adam with decoupled weight decay (Loshchilov and Hutter, 2019). */ AdamW = "adamw",
+    /** Orthogonalised momentum for the matrices of blocks (Jordan et al., 2024), AdamW for the rest. */ Muon = "muon",
 });
 words!(/** What activations are computed in; weights and moments stay f32. */ Dtype {
     /** 32-bit floats. */ F32 = "f32",
@@ -202,6 +213,7 @@ words!(/** What computes a step. */ EngineKind {
 impl Default for ModelConfig {
     fn default() -> Self {
         Self {
+            preset: None,
             layers: 4,
             heads: 4,
             kv_heads: 4,
@@ -247,6 +259,7 @@ impl Default for TrainConfig {
             warmup_steps: 50,
             decay_steps: 500,
             optimizer: Optimizer::AdamW,
+            momentum: 0.95,
             beta1: 0.9,
             beta2: 0.99,
             eps: 1e-8,
@@ -311,18 +324,7 @@ impl RunConfig {
 
     /// The first leaf whose value the CPU engine has no layers for.
     pub fn beyond_cpu_engine(&self) -> Option<&'static str> {
-        let m = &self.model;
-        [
-            (m.norm != Norm::LayerNorm, "model.norm"),
-            (m.norm_eps != ModelConfig::default().norm_eps, "model.norm_eps"),
-            (m.position != Position::Learned, "model.position"),
-            (m.mlp != Mlp::Gelu, "model.mlp"),
-            (m.qk_norm, "model.qk_norm"),
-            (self.train.optimizer != Optimizer::AdamW, "train.optimizer"),
-            (self.train.dtype != Dtype::F32, "train.dtype"),
-        ]
-        .into_iter()
-        .find_map(|(is_beyond, leaf)| is_beyond.then_some(leaf))
+        (self.train.dtype != Dtype::F32).then_some("train.dtype")
     }
 
     /// Tokens per optimizer update.

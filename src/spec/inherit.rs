@@ -43,6 +43,16 @@ pub(super) fn read(path: &Path, set: &[String]) -> Result<Whole> {
     Ok(Whole { experiment, layer, text: source.text().to_owned() })
 }
 
+/// What `set` says, laid over nothing.
+pub(super) fn read_settings(set: &[String]) -> Result<Whole> {
+    let mut layer = Layer::default();
+    for argument in set {
+        layer = read_argument(argument)?.over(layer);
+    }
+    let experiment = layer.experiment.take().map_or_else(String::new, |(name, _)| name);
+    Ok(Whole { experiment, layer, text: String::new() })
+}
+
 /// What a spec says over what its bases say. `above` are the specs that inherit from it.
 fn with_bases(path: &Path, source: &Arc<Source>, above: &mut Vec<PathBuf>) -> Result<Layer> {
     let mut layer = layer::read(&tree::parse(source)?, path.parent().unwrap_or(Path::new("")))?;

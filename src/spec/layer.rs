@@ -45,7 +45,7 @@ impl Setting {
     /// Whether a config has this value.
     pub fn holds(&self, config: &RunConfig) -> bool {
         let value = self.leaf().get(config);
-        value == self.value || self.value.is_null() && value == self.leaf().default_in(config, &RunConfig::default())
+        value == self.value || self.value.is_null() && value == self.leaf().left_out(config)
     }
 }
 

@@ -1,5 +1,8 @@
 //! The one table of everything that a spec can set. Typing, ranges, defaults, resolution, the schema, `--set`, nearest
 //! names and the identity of a run go by it; adding a leaf means a field of [`RunConfig`] and a line here.
+//!
+//! `model.preset` fills other leaves: with one, the defaults of `model` are that model's ([`Leaf::left_out`]). A run's
+//! identity knows nothing of it ([`Leaf::default_in`]): the same leaves are the same run, however they came about.
 
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
@@ -8,7 +11,7 @@ use serde_json::Value;
 
 use super::{
     RunConfig,
-    config::{CorpusKind, Dtype, EngineKind, Mlp, Norm, OnNan, Optimizer, Position, Schedule, TokenizerKind},
+    config::{CorpusKind, Dtype, EngineKind, Mlp, Norm, OnNan, Optimizer, Position, Preset, Schedule, TokenizerKind},
     kind::{EXACT, Kind},
 };
 
@@ -34,7 +37,9 @@ pub struct Leaf {
     pub counts: bool,
     /// What others call it (nanoGPT, Hugging Face, papers): for hints alone.
     pub aka: &'static [&'static str],
-    /// Its default where that follows from other leaves, none of which is derived itself.
+    /// The leaves that its default follows from, none of which is derived itself.
+    follows: &'static [&'static str],
+    /// That default.
     derive: Option<fn(&RunConfig) -> Value>,
     get: fn(&RunConfig) -> Value,
     set: fn(&mut RunConfig, &Value) -> serde_json::Result<()>,
@@ -61,11 +66,31 @@ impl Leaf {
         self.derive.is_some()
     }
 
-    /// The default that it has beside a config's other leaves. `fixed` is `RunConfig::default()`.
+    /// Whether a sweep over it makes different runs.
+    pub fn can_be_axis(&self) -> bool {
+        self.counts || self.path == PRESET
+    }
+
+    /// The default that it has beside a config's other leaves, whatever their preset. `fixed` is `RunConfig::default()`.
     pub fn default_in(&self, config: &RunConfig, fixed: &RunConfig) -> Value {
         match self.derive {
             Some(derive) => derive(config),
             None => self.get(fixed),
+        }
+    }
+
+    /// What a spec that leaves it out gets beside a config's other leaves: what their preset has, or else the default. A
+    /// leaf that follows from others is the preset's where these are the preset's too.
+    pub fn left_out(&self, config: &RunConfig) -> Value {
+        let preset = config.model.preset.filter(|_| self.group() == "model" && self.path != PRESET);
+        let preset = preset.map(|preset| RunConfig { model: preset.model(), ..RunConfig::default() });
+        let is_whole = |preset: &RunConfig| {
+            let mut others = self.follows.iter().filter_map(|path| find(path));
+            others.all(|other| other.get(config) == other.get(preset))
+        };
+        match preset.filter(is_whole) {
+            Some(preset) => self.get(&preset),
+            None => self.default_in(config, &RunConfig::default()),
         }
     }
 
@@ -80,7 +105,8 @@ impl Leaf {
         self
     }
 
-    const fn derived(mut self, derive: fn(&RunConfig) -> Value) -> Self {
+    const fn derived(mut self, follows: &'static [&'static str], derive: fn(&RunConfig) -> Value) -> Self {
+        self.follows = follows;
         self.derive = Some(derive);
         self
     }
@@ -116,7 +142,16 @@ pub(super) fn lookup(name: &str) -> Result<usize, Vec<&'static Leaf>> {
     }
 }
 
-/// A config from what is set, in any order; every other leaf has its default.
+/// What one would write to get a config again: `path=value` of each leaf that decides its result and has not its default.
+pub fn settings(config: &RunConfig) -> Vec<String> {
+    let fixed = RunConfig::default();
+    let counting = LEAVES.iter().filter(|leaf| leaf.counts);
+    let written = counting.map(|leaf| (leaf, leaf.get(config))).filter(|(_, value)| !value.is_null());
+    let unusual = written.filter(|(leaf, value)| *value != leaf.default_in(config, &fixed));
+    unusual.map(|(leaf, value)| format!("{}={value}", leaf.path)).collect()
+}
+
+/// A config from what is set, in any order; every other leaf has what its preset has, or its default.
 pub(super) fn resolve<'a>(settings: impl Iterator<Item = (usize, &'a Value)>) -> RunConfig {
     let mut config = RunConfig::default();
     let mut is_set = [false; LEAVES.len()];
@@ -124,12 +159,14 @@ pub(super) fn resolve<'a>(settings: impl Iterator<Item = (usize, &'a Value)>) ->
         LEAVES[index].set(&mut config, value);
         is_set[index] = true;
     }
-    for (leaf, is_set) in LEAVES.iter().zip(is_set) {
-        if let (Some(derive), false) = (leaf.derive, is_set) {
-            let value = derive(&config);
+    let mut fill = |is_due: &dyn Fn(&Leaf) -> bool| {
+        for (leaf, _) in LEAVES.iter().zip(is_set).filter(|(leaf, is_set)| !is_set && is_due(leaf)) {
+            let value = leaf.left_out(&config);
             leaf.set(&mut config, &value);
         }
-    }
+    };
+    fill(&|leaf| leaf.group() == "model" && !leaf.is_derived());
+    fill(&Leaf::is_derived); // now that what they follow from is there
     config
 }
 
@@ -169,6 +206,7 @@ macro_rules! leaf {
             doc: $doc,
             counts: true,
             aka: &[],
+            follows: &[],
             derive: None,
             get: |config| json(&config.$group.$word),
             set: |config, value| assign(&mut config.$group.$word, value),
@@ -184,21 +222,26 @@ const ABOVE_0: Kind = Kind::Number(Excluded(0.0), Unbounded);
 const NOT_NEGATIVE: Kind = Kind::Number(Included(0.0), Unbounded);
 const FRACTION: Kind = Kind::Number(Included(0.0), Excluded(1.0));
 
+/// The leaf that fills others.
+pub const PRESET: &str = "model.preset";
+
 #[rustfmt::skip]
 static LEAVES: &[Leaf] = &[
+    leaf!(model.preset, Kind::Words(Preset::WORDS), "none", "A known model, whose settings stand for those of `model` that are left out.").aside()
+        .aka(&["model_type", "model_name", "architecture", "arch"]),
     leaf!(model.layers, SIZE, "4", "Transformer blocks.")
         .aka(&["n_layer", "n_layers", "num_layers", "num_hidden_layers", "depth"]),
     leaf!(model.heads, SIZE, "4", "Attention heads of a block; divides `d_model`.")
         .aka(&["n_head", "n_heads", "num_heads", "num_attention_heads"]),
     leaf!(model.kv_heads, SIZE, "heads", "Heads of keys and values, shared by groups of heads; divides `heads`.")
-        .derived(|c| c.model.heads.into())
+        .derived(&["model.heads"], |c| c.model.heads.into())
         .aka(&["n_kv_head", "n_kv_heads", "num_kv_heads", "num_key_value_heads"]),
     leaf!(model.d_model, SIZE, "128", "Width of the residual stream.")
         .aka(&["n_embd", "hidden_size", "hidden_dim", "embed_dim", "dim", "width"]),
     leaf!(model.context, SIZE, "64", "Tokens that the model sees at once.")
         .aka(&["block_size", "context_length", "seq_len", "seq_length", "sequence_length", "max_seq_len", "n_ctx", "n_positions"]),
     leaf!(model.d_ff, SIZE, "4 * d_model", "Width of the feed-forward sublayer; with `mlp: swiglu` 8/3 * `d_model` by default, up to a multiple of 8.")
-        .derived(|c| d_ff(c).into())
+        .derived(&["model.d_model", "model.mlp"], |c| d_ff(c).into())
         .aka(&["n_inner", "intermediate_size", "ffn_dim", "mlp_dim"]),
     leaf!(model.norm, Kind::Words(Norm::WORDS), "layernorm", "How the residual stream is normalised before each sublayer.")
         .aka(&["norm_type", "normalization"]),
@@ -241,18 +284,20 @@ static LEAVES: &[Leaf] = &[
     leaf!(train.lr, ABOVE_0, "0.001", "The highest learning rate, reached after the warm-up.")
         .aka(&["learning_rate", "max_lr"]),
     leaf!(train.min_lr, NOT_NEGATIVE, "lr / 10", "The learning rate that the schedule falls to.")
-        .derived(|c| tenth(c.train.lr).into())
+        .derived(&["train.lr"], |c| tenth(c.train.lr).into())
         .aka(&["lr_min", "final_lr", "end_lr"]),
     leaf!(train.schedule, Kind::Words(Schedule::WORDS), "cosine", "How the learning rate falls after the warm-up.")
         .aka(&["lr_schedule", "scheduler", "lr_scheduler"]),
     leaf!(train.warmup_steps, AT_LEAST_0, "min(100, steps / 10)", "Updates over which the learning rate rises.")
-        .derived(|c| (c.train.steps / 10).min(100).into())
+        .derived(&["train.steps"], |c| (c.train.steps / 10).min(100).into())
         .aka(&["warmup", "warmup_iters", "warm_up"]),
     leaf!(train.decay_steps, AT_LEAST_1, "steps", "The update at which the learning rate has fallen to `min_lr`.")
-        .derived(|c| c.train.steps.max(1).into())
+        .derived(&["train.steps"], |c| c.train.steps.max(1).into())
         .aka(&["lr_decay_iters", "lr_decay_steps", "decay_iters"]),
-    leaf!(train.optimizer, Kind::Words(Optimizer::WORDS), "adamw", "What turns gradients into updates.")
+    leaf!(train.optimizer, Kind::Words(Optimizer::WORDS), "adamw", "What turns gradients into updates; `muon` those of the matrices in blocks, and AdamW the rest.")
         .aka(&["optim"]),
+    leaf!(train.momentum, FRACTION, "0.95", "Muon's decay of the momentum.")
+        .aka(&["mu", "muon_momentum"]),
     leaf!(train.beta1, FRACTION, "0.9", "Adam's decay of the first moment.")
         .aka(&["adam_beta1"]),
     leaf!(train.beta2, FRACTION, "0.99", "Adam's decay of the second moment.")
@@ -277,7 +322,7 @@ static LEAVES: &[Leaf] = &[
         .aka(&["eval_batch", "eval_batch_size"]),
 
     leaf!(checkpoint.every, AT_LEAST_1, "eval.every", "Updates between checkpoints.").aside()
-        .derived(|c| c.eval.every.into())
+        .derived(&["eval.every"], |c| c.eval.every.into())
         .aka(&["save_every", "save_interval", "save_steps", "checkpoint_every"]),
     leaf!(checkpoint.keep_last, SIZE, "2", "How many of the latest checkpoints are kept.").aside()
         .aka(&["save_total_limit"]),

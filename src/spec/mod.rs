@@ -13,6 +13,7 @@
 //!   leaf of [`leaf::FIRST_GROUPS`] (`batch` is `train.batch`); where none of these has it, it is ambiguous and an error
 //!   (`every`). A leaf is set once in a file, and swept once.
 //! - `null` gives a leaf its default back, in an axis too.
+//! - `model.preset` fills the leaves of `model` that nothing else sets: not the file, a base, an axis or `--set`.
 //! - An axis overrules the plain value of its leaf. Axes are walked in the order of the file, the last one fastest.
 //! - `seeds: 3` is an innermost axis of `train.seed` over 1, 2 and 3, and stands beside no other value of that leaf.
 //! - `exclude` takes points of the grid out by the values that they resolve to. An entry that matches no point is an
@@ -35,6 +36,7 @@ mod inherit;
 mod kind;
 mod layer;
 mod names;
+mod preset;
 mod schema;
 mod source;
 mod sweep;
@@ -44,5 +46,6 @@ mod tree;
 pub use amend::amend;
 pub use config::RunConfig;
 pub use kind::Kind;
+pub use names::nearest;
 pub use schema::schema;
-pub use sweep::{Sweep, load};
+pub use sweep::{Sweep, from_settings, load};

@@ -84,7 +84,7 @@ fn foreign(name: &str) -> Option<String> {
 }
 
 /// The candidate that a word was probably meant to be: a few slips away from it at most.
-pub(super) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
     let length = word.chars().count();
     if length > 100 {

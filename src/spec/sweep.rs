@@ -53,11 +53,19 @@ pub fn load(path: &Path, set: &[String]) -> BaseResult<Sweep> {
     sweep.map_err(|fault| fault.into_error(doing))
 }
 
+/// The sweep of a spec that says nothing with each of `set` over it. Errors as [`load`].
+pub fn from_settings(set: &[String]) -> BaseResult<Sweep> {
+    let doing = String::from("reading the settings");
+    let sweep = inherit::read_settings(set).and_then(|whole| expand(whole, doing.clone()));
+    sweep.map_err(|fault| fault.into_error(doing))
+}
+
 impl Sweep {
     /// An error about a leaf of a point, with a caret at what set it: an axis' value, a setting, a `--set`; without one
     /// where the leaf has its default. For what only the planner knows: a corpus too short, a device that is not here.
     pub fn error_at(&self, point: usize, leaf: &str, why: impl Display, hint: Option<&str>) -> Error {
-        let setting = leaf::lookup(leaf).ok().and_then(|leaf| self.row(point)[leaf]);
+        let row = self.row(point);
+        let setting = leaf::lookup(leaf).ok().and_then(|leaf| set_by(&row, leaf));
         let fault = Fault::new(setting.map(|setting| setting.place.clone()), why.to_string());
         fault.maybe_hint(hint.map(Into::into)).into_error(self.doing.clone())
     }
@@ -94,8 +102,8 @@ fn expand(whole: Whole, doing: String) -> Result<Sweep> {
 /// An axis over a leaf that does not count for the id would make one run of all its points.
 fn refuse_idle_axes(layer: &Layer) -> Result<()> {
     let mut axes = layer.walks().flat_map(|group| &group.axes);
-    let Some(axis) = axes.find(|axis| !leaf::all()[axis.leaf].counts && axis.values.len() > 1) else { return Ok(()) };
-    let path = leaf::all()[axis.leaf].path;
+    let Some(axis) = axes.find(|axis| !axis.leaf().can_be_axis() && axis.values.len() > 1) else { return Ok(()) };
+    let path = axis.leaf().path;
     Err(Fault::at(&axis.place, format!("`{path}` cannot be an axis: it does not decide what a run computes"))
         .hint("runs that differ in it alone are one run; compare its values with a `--root` for each"))
 }
@@ -166,17 +174,24 @@ fn excludes_nothing(entry: &Entry, points: &[RunConfig]) -> Box<Fault> {
 fn blame(conflict: &check::Conflict, config: &RunConfig, row: &Row, layer: &Layer) -> Box<Fault> {
     let fixed = plain(layer);
     let swept = |setting: &Setting| fixed[setting.leaf].is_none_or(|plain| !std::ptr::eq(plain, setting));
-    let named = conflict.leaves.iter().filter_map(|path| row[leaf::lookup(path).ok()?]);
+    let named = conflict.leaves.iter().filter_map(|path| set_by(row, leaf::lookup(path).ok()?));
     let (first, rest): (Vec<_>, Vec<_>) = named.partition(|setting| swept(setting));
-    let mut settings = first.into_iter().chain(rest);
-    let fault = Fault::new(settings.next().map(|setting| setting.place.clone()), conflict.why.clone());
-    let fault = match settings.next() {
+    let settings: Vec<&Setting> = first.into_iter().chain(rest).collect();
+    let fault = Fault::new(settings.first().map(|setting| setting.place.clone()), conflict.why.clone());
+    let fault = match settings.iter().find(|setting| !std::ptr::eq(**setting, settings[0])) {
         Some(other) => {
             fault.also(&other.place, format!("`{}` is {}", other.leaf().path, told(&other.leaf().get(config))))
         }
         None => fault,
     };
     fault.maybe_hint(conflict.hint.clone())
+}
+
+/// What gives a leaf its value: its own setting, or that of the preset.
+fn set_by<'a>(row: &Row<'a>, leaf: usize) -> Option<&'a Setting> {
+    let preset = || leaf::lookup(leaf::PRESET).ok().and_then(|preset| row[preset]);
+    let is_filled = leaf::all()[leaf].group() == "model";
+    row[leaf].or_else(|| preset().filter(|setting| is_filled && !setting.value.is_null()))
 }
 
 /// A value as it stands in a sentence.

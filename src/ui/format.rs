@@ -12,6 +12,18 @@ pub fn bytes(x: u64) -> String {
     scaled(x as f64, 1024.0, &[" B", " KiB", " MiB", " GiB", " TiB", " PiB"])
 }
 
+/// Bytes in powers of 1000, as papers and data sheets have them: `2.10 GB`.
+pub fn decimal_bytes(x: u64) -> String {
+    scaled(x as f64, 1000.0, &[" B", " kB", " MB", " GB", " TB", " PB"])
+}
+
+/// A whole number in groups of three digits: `124,439,808`.
+pub fn grouped(x: u64) -> String {
+    let digits = x.to_string();
+    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|g| std::str::from_utf8(g).ok()).collect();
+    groups.join(",")
+}
+
 fn scaled(x: f64, base: f64, units: &[&str]) -> String {
     let mut value = x;
     let mut unit = 0;
@@ -99,6 +111,8 @@ mod tests {
             assert_eq!(count(x), text);
         }
         assert_eq!((bytes(512), bytes(95_630_000)), ("512 B".into(), "91.2 MiB".into()));
+        assert_eq!([950, 131_072, 2_101_346_304].map(decimal_bytes), ["950 B", "131.1 kB", "2.10 GB"]);
+        assert_eq!([7, 1000, 12_345, 124_439_808].map(grouped), ["7", "1,000", "12,345", "124,439,808"]);
     }
 
     #[test]

@@ -172,9 +172,9 @@ const BAD: &[Bad] = &[
     ),
     (
         "what the CPU's engine lacks",
-        "run: {engine: cpu}\nnorm: rmsnorm\n",
+        "run: {engine: cpu}\ndtype: bf16\n",
         (1, 15),
-        "has no layers for `model.norm` rmsnorm",
+        "has no layers for `train.dtype` bf16",
         "`engine: tape`",
     ),
     ("a giant", "layers: 100000\nd_model: 1000000\n", (2, 10), "needs about 2e19 bytes", ""),

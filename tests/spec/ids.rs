@@ -41,6 +41,9 @@ fn what_is_written_does_not_matter_but_what_is_meant() {
     same("{}", "checkpoint: {every: 7, keep_last: 1, keep_best: 0}\nrun: {engine: tape, retries: 0, timeout: 5}\n");
     same("experiment: x", "experiment: y");
     same("weight_decay: -0.0", "weight_decay: 0");
+    same("{}", "optimizer: adamw\nmomentum: 95e-2\n");
+    other("{}", "optimizer: muon");
+    other("optimizer: muon", "optimizer: muon\nmomentum: 0.9\n");
     other("{}", "min_lr: 2e-4");
     other("{}", "eval.every: 50");
     other("{}", "device: cpu");

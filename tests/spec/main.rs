@@ -3,6 +3,7 @@
 mod errors;
 mod ids;
 mod inheritance;
+mod presets;
 mod random;
 mod sweeps;
 

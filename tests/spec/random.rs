@@ -30,7 +30,8 @@ fn spelled(kind: &Kind, n: u64, form: usize) -> String {
 fn free(path: &str) -> bool {
     !matches!(
         path,
-        "model.heads"
+        "model.preset"
+            | "model.heads"
             | "model.kv_heads"
             | "model.d_model"
             | "train.min_lr"

@@ -76,11 +76,28 @@ fn forward_from<'a>(
 
 /// dx = dy·W
 pub fn backward_input(cx: &Cx, l: &Linear, rows: usize, dy: Rows, dx: RowsMut, packs: &[Mutex<Buffer>]) {
+    backward_input_from(cx, l, rows, dy, dx, packs, Start::Zero);
+}
+
+/// dx += dy·W
+pub fn backward_input_onto(cx: &Cx, l: &Linear, rows: usize, dy: Rows, dx: RowsMut, packs: &[Mutex<Buffer>]) {
+    backward_input_from(cx, l, rows, dy, dx, packs, Start::C);
+}
+
+fn backward_input_from(
+    cx: &Cx,
+    l: &Linear,
+    rows: usize,
+    dy: Rows,
+    dx: RowsMut,
+    packs: &[Mutex<Buffer>],
+    start: Start<'static>,
+) {
     let (n, panel) = (l.inputs, cx.level.panel());
     let (w, dx) = (&cx.params[l.weight.clone()], Columns::new(dx.data, [rows, n], dx.ld));
     if !cx.packed.is_empty() {
         return split(dx, 0, width(cx, n), &|first, dx| {
-            gemm_columns(cx.level, l.outputs, Lhs::rows(dy.data, dy.ld), Rhs::Rows(&w[first..], n), Start::Zero, dx);
+            gemm_columns(cx.level, l.outputs, Lhs::rows(dy.data, dy.ld), Rhs::Rows(&w[first..], n), start, dx);
         });
     }
     by_columns(cx, dx, DEPTH, packs, &|left, mut dx, pack| {
@@ -91,7 +108,7 @@ pub fn backward_input(cx: &Cx, l: &Linear, rows: usize, dy: Rows, dx: RowsMut, p
             let k = at_once.min(l.outputs - first);
             let part = &mut pack[..packed_len(k, columns, panel)];
             pack_rows(&w[first * n..], n, [k, n], panel, part, left / panel);
-            let start = if first == 0 { Start::Zero } else { Start::C };
+            let start = if first == 0 { start } else { Start::C };
             gemm_columns(cx.level, k, Lhs::rows(&dy.data[first..], dy.ld), Rhs::Panels(part), start, dx.reborrow());
         }
     });

@@ -15,6 +15,8 @@
 //! layers, width 128, context 256, batch 64).
 
 mod attention;
+mod embedding;
+mod heads;
 mod layers;
 mod linear;
 mod step;
@@ -27,6 +29,7 @@ use std::sync::{Mutex, PoisonError};
 use rayon::{ThreadPool, ThreadPoolBuilder, iter::MinLen, prelude::*};
 
 use self::{
+    embedding::Positions,
     step::Micro,
     weights::{Norm, Weights},
     workspace::Acts,
@@ -35,11 +38,11 @@ use super::{Batch, Engine, Part, Place, Update, check_tokens};
 use crate::{
     base::{Context, Error, Exit, Result},
     cost::Workspace,
-    kernels::{Buffer, Level, gemm},
-    model::{self, Layout},
+    kernels::{Buffer, Level, gemm, muon},
+    model::{self, Hidden, Layout},
     spec::{
         RunConfig,
-        config::{ModelConfig, TrainConfig},
+        config::{ModelConfig, Optimizer, TrainConfig},
     },
 };
 
@@ -54,6 +57,7 @@ pub struct Cpu {
     pool: ThreadPool,
     layout: Layout,
     weights: Weights,
+    positions: Positions,
     space: Workspace,
     params: Buffer,
     moment1: Buffer,
@@ -61,6 +65,10 @@ pub struct Cpu {
     packed: Buffer,
     parts: Vec<Grads>,
     workers: Vec<Acts>,
+    /// What Muon trains: nothing with another optimizer.
+    hidden: Vec<Hidden>,
+    /// Room for Muon, for each thread.
+    muons: Vec<muon::Scratch>,
 }
 
 /// The gradient of a part of each batch.
@@ -78,6 +86,7 @@ struct Cx<'a> {
     model: &'a ModelConfig,
     level: Level,
     weights: &'a Weights,
+    positions: &'a Positions,
     params: &'a [f32],
     packed: &'a [f32],
     /// Threads that share each operation.
@@ -132,15 +141,19 @@ impl Cpu {
         // Before the other buffers are there: a copy of all weights exists for a moment.
         let mut params = Buffer::zeros(layout.len());
         params.copy_from_slice(&model::init(&layout, config.model.layers, config.train.seed));
+        let by_muon = config.train.optimizer == Optimizer::Muon;
         let grads = |_| Grads { sum: Buffer::zeros(layout.len()), fresh: true, losses: 0.0 };
         let mut engine = Self {
             weights: Weights::of(&layout, &config.model, level.panel()),
+            positions: Positions::of(&config.model, &layout),
             params,
             moment1: Buffer::zeros(layout.len()),
             moment2: Buffer::zeros(layout.len()),
             packed: Buffer::zeros(space.packed),
             parts: (0..space.parts).map(grads).collect(),
             workers: (0..space.workers).map(|_| Acts::new(&config.model, vocab, &space)).collect(),
+            hidden: if by_muon { model::hidden_matrices(&layout, &config.model) } else { Vec::new() },
+            muons: (0..space.muons).map(|_| muon::Scratch::new(space.muon)).collect(),
             config: config.clone(),
             vocab,
             level,
@@ -172,6 +185,7 @@ impl Cpu {
             model: &self.config.model,
             level: self.level,
             weights: &self.weights,
+            positions: &self.positions,
             params: &self.params,
             packed: &self.packed,
             helpers: self.space.helpers,
@@ -184,19 +198,19 @@ impl Cpu {
     }
 }
 
-/// Lets workers take tasks from a queue until it is empty.
-fn share<T: Send>(
+/// Lets workers, each with room of its own, take tasks from a queue until it is empty.
+fn share<W: Send, T: Send>(
     pool: &ThreadPool,
-    workers: &mut [Acts],
+    workers: &mut [W],
     tasks: impl Iterator<Item = T> + Send,
-    work: impl Fn(&mut Acts, T) + Sync,
+    work: impl Fn(&mut W, T) + Sync,
 ) {
     let queue = Mutex::new(tasks);
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
     pool.install(|| {
-        workers.par_iter_mut().for_each(|acts| {
+        workers.par_iter_mut().for_each(|room| {
             while let Some(task) = next() {
-                work(acts, task);
+                work(room, task);
             }
         });
     });
@@ -243,7 +257,7 @@ impl Engine for Cpu {
 
     fn update(&mut self, train: &TrainConfig, update: Update) -> Result<f64> {
         let norm = self.reduce().sqrt();
-        self.adamw(train, update, norm);
+        self.step(train, update, norm);
         self.pack();
         Ok(norm)
     }

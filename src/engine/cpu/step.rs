@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::{
-    Cx,
+    Cx, embedding,
     layers::{block_backward, block_forward, norm_backward, norm_forward},
     linear::{self, Rows, RowsMut},
     workspace::{Acts, NormActs, Passing},
@@ -11,7 +11,7 @@ use super::{
 use crate::{
     base::rng::DropoutMask,
     engine::{Place, Site},
-    kernels::{loss, pointwise},
+    kernels::loss,
 };
 
 /// Some sequences of a batch.
@@ -52,15 +52,15 @@ pub fn train(cx: &Cx, at: &Micro, acts: &mut Acts, grads: &mut [f32], fresh: boo
     if fresh {
         cx.weights.rest.iter().for_each(|range| grads[range.clone()].fill(0.0));
     }
-    embed(cx, at, p);
+    embedding::forward(cx, at, p);
     for (layer, (w, acts)) in cx.weights.blocks.iter().zip(&mut *blocks).enumerate() {
         block_forward(cx, at, layer, w, acts, p, true);
     }
     let total = head(cx, at, norm, p, Some(Gradient { grads, fresh, scale }));
-    for (layer, (w, acts)) in cx.weights.blocks.iter().zip(&*blocks).enumerate().rev() {
+    for (layer, (w, acts)) in cx.weights.blocks.iter().zip(blocks).enumerate().rev() {
         block_backward(cx, at, layer, w, acts, p, grads, fresh);
     }
-    embed_backward(cx, at, p, grads);
+    embedding::backward(cx, at, p, grads);
     total
 }
 
@@ -81,43 +81,9 @@ pub fn logits(cx: &Cx, at: &Micro, acts: &mut Acts, out: &mut [f32]) {
 
 /// All blocks, one after the other over the first one's buffers: nothing is kept.
 fn forward(cx: &Cx, at: &Micro, acts: &mut Acts) {
-    embed(cx, at, &mut acts.passing);
+    embedding::forward(cx, at, &mut acts.passing);
     for (layer, w) in cx.weights.blocks.iter().enumerate() {
         block_forward(cx, at, layer, w, &mut acts.blocks[0], &mut acts.passing, false);
-    }
-}
-
-/// x = dropout(tokens + positions)
-fn embed(cx: &Cx, at: &Micro, p: &mut Passing) {
-    let (rows, ld, width) = (at.rows(), p.x.ld, p.x.width);
-    let (tokens, positions) = (&cx.params[cx.weights.tokens.clone()], &cx.params[cx.weights.positions.clone()]);
-    let (height, mask) = (cx.block(rows), at.mask(cx, Site::Embedding, 0));
-    cx.each(p.x.rows_mut(rows).par_chunks_mut(height * ld).enumerate()).for_each(|(i, block)| {
-        for (r, x) in block.chunks_mut(ld).enumerate() {
-            let (row, x) = (i * height + r, &mut x[..width]);
-            let token = &tokens[at.tokens[row] as usize * width..][..width];
-            let position = &positions[row % at.context * width..][..width];
-            x.iter_mut().zip(token).zip(position).for_each(|((x, t), p)| *x = t + p);
-            if let Some(mask) = mask {
-                pointwise::drop_in_place(cx.level, mask, at.index(row, width), x);
-            }
-        }
-    });
-}
-
-/// Adds the gradient in `dx` to those of the embeddings, row by row.
-fn embed_backward(cx: &Cx, at: &Micro, p: &mut Passing, grads: &mut [f32]) {
-    let (width, ld) = (p.dx.width, p.dx.ld);
-    let mask = at.mask(cx, Site::Embedding, 0);
-    for (row, dx) in p.dx.rows_mut(at.rows()).chunks_mut(ld).enumerate() {
-        let dx = &mut dx[..width];
-        if let Some(mask) = mask {
-            pointwise::drop_in_place(cx.level, mask, at.index(row, width), dx);
-        }
-        let token = cx.weights.tokens.start + at.tokens[row] as usize * width;
-        let position = cx.weights.positions.start + row % at.context * width;
-        pointwise::add(cx.level, dx, &mut grads[token..token + width]);
-        pointwise::add(cx.level, dx, &mut grads[position..position + width]);
     }
 }
 

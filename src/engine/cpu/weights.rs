@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use crate::{
     kernels::{Buffer, Level, pack},
     model::Layout,
-    spec::config::ModelConfig,
+    spec::config::{Mlp, ModelConfig},
 };
 
 /// A matrix (outputs, inputs) with its bias.
@@ -28,13 +28,30 @@ pub struct Norm {
     pub bias: Option<Range<usize>>,
 }
 
+/// The scales of the norms of queries and keys, one number each for those of a head.
+pub struct HeadNorms {
+    pub queries: Range<usize>,
+    pub keys: Range<usize>,
+}
+
+/// What an MLP does between its matrices.
+pub enum Activation {
+    Gelu,
+    GeluTanh,
+    Relu2,
+    /// The matrix of the gate, beside that of `up`.
+    SwiGlu(Linear),
+}
+
 /// The weights of one block.
 pub struct Block {
     pub norm1: Norm,
     pub qkv: Linear,
+    pub head_norms: Option<HeadNorms>,
     pub out: Linear,
     pub norm2: Norm,
     pub up: Linear,
+    pub activation: Activation,
     pub down: Linear,
 }
 
@@ -42,8 +59,6 @@ pub struct Block {
 pub struct Weights {
     /// Token embeddings (V, D).
     pub tokens: Range<usize>,
-    /// Position embeddings (T, D).
-    pub positions: Range<usize>,
     pub blocks: Vec<Block>,
     pub norm: Norm,
     /// The matrix of logits: the token embeddings where they are tied.
@@ -74,9 +89,19 @@ impl Weights {
                 Block {
                     norm1: norm(&format!("{h}.ln_1")),
                     qkv: linear(&format!("{h}.attn.c_attn"), m.d_model),
+                    head_norms: m.qk_norm.then(|| HeadNorms {
+                        queries: named(&format!("{h}.attn.q_norm.weight")),
+                        keys: named(&format!("{h}.attn.k_norm.weight")),
+                    }),
                     out: linear(&format!("{h}.attn.c_proj"), m.d_model),
                     norm2: norm(&format!("{h}.ln_2")),
                     up: linear(&format!("{h}.mlp.c_fc"), m.d_model),
+                    activation: match m.mlp {
+                        Mlp::Gelu => Activation::Gelu,
+                        Mlp::GeluTanh => Activation::GeluTanh,
+                        Mlp::Relu2 => Activation::Relu2,
+                        Mlp::SwiGlu => Activation::SwiGlu(linear(&format!("{h}.mlp.c_gate"), m.d_model)),
+                    },
                     down: linear(&format!("{h}.mlp.c_proj"), m.d_ff),
                 }
             })
@@ -84,7 +109,6 @@ impl Weights {
         let head = linear(if m.tie_embeddings { "transformer.wte" } else { "lm_head" }, m.d_model);
         let mut weights = Self {
             tokens: named("transformer.wte.weight"),
-            positions: named("transformer.wpe.weight"),
             blocks,
             norm: norm("transformer.ln_f"),
             head,
@@ -96,14 +120,15 @@ impl Weights {
         weights
     }
 
+    /// All matrices, in the order of their packed copies.
     fn linears(&self) -> impl Iterator<Item = &Linear> {
-        self.blocks.iter().flat_map(|b| [&b.qkv, &b.out, &b.up, &b.down]).chain([&self.head])
+        self.blocks.iter().flat_map(Block::linears).chain([&self.head])
     }
 
     /// Packs all matrices for products with their transposes, each by one thread.
     pub fn pack(&self, level: Level, params: &[f32], packed: &mut Buffer) {
         let mut rest = &mut packed[..self.packed];
-        let mut tasks = Vec::with_capacity(4 * self.blocks.len() + 1);
+        let mut tasks = Vec::with_capacity(5 * self.blocks.len() + 1);
         for linear in self.linears() {
             let (part, after) = rest.split_at_mut(linear.packed.len());
             tasks.push((linear, part));
@@ -113,6 +138,13 @@ impl Weights {
             let shape = [linear.inputs, linear.outputs];
             pack::pack_transposed(level, &params[linear.weight.clone()], linear.inputs, shape, part, 0);
         });
+    }
+}
+
+impl Block {
+    fn linears(&self) -> impl Iterator<Item = &Linear> {
+        let gate = if let Activation::SwiGlu(gate) = &self.activation { Some(gate) } else { None };
+        [&self.qkv, &self.out, &self.up].into_iter().chain(gate).chain([&self.down])
     }
 }
 
@@ -135,7 +167,19 @@ impl Norm {
     }
 }
 
-/// The names `….bias` and `….weight` follow each other in the layout, which is sorted.
+impl HeadNorms {
+    /// The scales of queries and of keys.
+    pub fn weights<'a>(&self, params: &'a [f32]) -> [&'a [f32]; 2] {
+        [&params[self.queries.clone()], &params[self.keys.clone()]]
+    }
+
+    /// Their parts of a flat gradient.
+    pub fn grads<'a>(&self, grads: &'a mut [f32]) -> [&'a mut [f32]; 2] {
+        let (queries, keys) = apart(&self.queries, &self.keys, grads);
+        [queries, keys]
+    }
+}
+
 fn pair<'a>(
     weight: &Range<usize>,
     bias: Option<&Range<usize>>,
@@ -144,8 +188,15 @@ fn pair<'a>(
     match bias {
         None => (&mut grads[weight.clone()], None),
         Some(bias) => {
-            let (before, after) = grads.split_at_mut(weight.start);
-            (&mut after[..weight.len()], Some(&mut before[bias.clone()]))
+            let (weight, bias) = apart(weight, bias, grads);
+            (weight, Some(bias))
         }
     }
+}
+
+/// Two parts of the layout, which is sorted by name: `before` is a `….bias` and `of` its `….weight`, or they are those of
+/// `k_norm` and `q_norm`.
+fn apart<'a>(of: &Range<usize>, before: &Range<usize>, grads: &'a mut [f32]) -> (&'a mut [f32], &'a mut [f32]) {
+    let (earlier, later) = grads.split_at_mut(of.start);
+    (&mut later[..of.len()], &mut earlier[before.clone()])
 }

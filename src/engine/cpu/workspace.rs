@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 
 use crate::{
-    cost::{Workspace, qkv_width, stride},
+    cost::{Workspace, qk_width, qkv_width, stride},
     kernels::{Buffer, attention::Scratch},
-    spec::config::ModelConfig,
+    spec::config::{Mlp, ModelConfig},
 };
 
 /// Rows of `width` numbers, each beginning at a cache line.
@@ -21,6 +21,11 @@ impl Matrix {
         Self { data: Buffer::zeros(rows * ld), width, ld }
     }
 
+    /// Of what a model has no use for.
+    fn none() -> Self {
+        Self { data: Buffer::zeros(0), width: 0, ld: 0 }
+    }
+
     /// The first rows.
     pub fn rows(&self, rows: usize) -> &[f32] {
         &self.data[..rows * self.ld]
@@ -34,9 +39,9 @@ impl Matrix {
 
 /// What a norm leaves for its backward pass.
 pub struct NormActs {
-    /// (x - mean) / std, (R, D)
+    /// The normalised rows, (R, D)
     pub normal: Matrix,
-    /// 1 / std, (R)
+    /// By what each was multiplied, (R)
     pub inverse: Buffer,
 }
 
@@ -45,15 +50,19 @@ pub struct BlockActs {
     pub norm1: NormActs,
     /// Queries, keys and values, (R, D + 2·K·W)
     pub qkv: Matrix,
+    /// What norms of queries and keys leave: the normalised heads, (R, D + K·W), and by what each was multiplied, (R, H + K)
+    pub head_norms: NormActs,
     /// What the heads gathered, (R, D)
     pub gathered: Matrix,
     /// log₂ Σ exp of each row of scores, (sequences, H, T)
     pub logsum: Buffer,
     pub norm2: NormActs,
-    /// GELU's output, (R, F)
+    /// What the MLP's last matrix is given, (R, F)
     pub inner: Matrix,
-    /// GELU's slope, (R, F)
+    /// The slope of that towards what the first matrix gave, (R, F); none for relu², whose slope follows from `inner`
     pub slope: Matrix,
+    /// SwiGLU's slope towards its gate, (R, F)
+    pub gate_slope: Matrix,
 }
 
 /// All buffers of one worker, for micro-batches of up to R rows.
@@ -75,7 +84,7 @@ pub struct Passing {
     pub mixed: Matrix,
     /// The gradient of `qkv`, (R, D + 2·K·W)
     pub dqkv: Matrix,
-    /// The gradient before GELU, (R, F)
+    /// The gradient of what the MLP's first matrix gave, (R, F)
     pub dinner: Matrix,
     /// What attention computes head by head, (sequences, K, T, group + 2, W)
     pub by_head: Buffer,
@@ -94,15 +103,19 @@ impl Acts {
     pub fn new(m: &ModelConfig, vocab: usize, space: &Workspace) -> Self {
         let (rows, d) = (space.rows, m.d_model);
         let matrix = |width| Matrix::zeros(rows, width);
+        let matrix_if = |is_used, width| if is_used { matrix(width) } else { Matrix::none() };
+        let heads = if m.qk_norm { rows * (m.heads + m.kv_heads) } else { 0 };
         let norm = || NormActs { normal: matrix(d), inverse: Buffer::zeros(rows) };
         let block = |_| BlockActs {
             norm1: norm(),
             qkv: matrix(qkv_width(m)),
+            head_norms: NormActs { normal: matrix_if(m.qk_norm, qk_width(m)), inverse: Buffer::zeros(heads) },
             gathered: matrix(d),
             logsum: Buffer::zeros(rows * m.heads),
             norm2: norm(),
             inner: matrix(m.d_ff),
-            slope: matrix(m.d_ff),
+            slope: matrix_if(m.mlp != Mlp::Relu2, m.d_ff),
+            gate_slope: matrix_if(m.mlp == Mlp::SwiGlu, m.d_ff),
         };
         let passing = Passing {
             x: matrix(d),

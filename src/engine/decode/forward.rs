@@ -15,6 +15,7 @@ use crate::{
     kernels::{
         Buffer, decode,
         gemm::{Lhs, Rhs, Start, gemm},
+        heads::{self, Way},
         pointwise,
     },
     spec::config::{self, Mlp, ModelConfig, Position},
@@ -121,15 +122,13 @@ impl Net {
         }
     }
 
-    /// The cosines and sines of rows from `position` on: the same in all layers.
+    /// The cosines and then the sines of rows from `position` on: the same in all layers.
     fn set_turns(&self, position: usize, rows: usize, turns: &mut [f32]) {
         let (w, theta) = (self.model.d_model / self.model.heads, self.model.rope_theta);
-        for (row, turns) in turns.chunks_mut(w).take(rows).enumerate() {
-            let (cos, sin) = turns.split_at_mut(w / 2);
-            for (j, (cos, sin)) in cos.iter_mut().zip(sin).enumerate() {
-                let angle = rope_angle(position + row, j, w, theta);
-                (*cos, *sin) = (angle.cos() as f32, angle.sin() as f32);
-            }
+        let (cos, sin) = turns[..rows * w].split_at_mut(rows * w / 2);
+        for (i, (cos, sin)) in cos.iter_mut().zip(sin).enumerate() {
+            let angle = rope_angle(position + i / (w / 2), i % (w / 2), w, theta);
+            (*cos, *sin) = (angle.cos() as f32, angle.sin() as f32);
         }
     }
 
@@ -182,19 +181,21 @@ impl Net {
     fn remember(&self, layer: usize, block: &Block, rows: usize, position: usize, cache: &mut Cache, acts: &mut Acts) {
         let m = &self.model;
         let (d, w) = (m.d_model, m.d_model / m.heads);
-        let keys = d..d + m.kv_heads * w;
-        for (row, qkv) in acts.qkv.chunks_mut(d + 2 * m.kv_heads * w).take(rows).enumerate() {
-            if let Some([q_norm, k_norm]) = &block.meeting {
-                let room = &mut acts.head;
+        let (keys, width) = (d..d + m.kv_heads * w, d + 2 * m.kv_heads * w);
+        if let Some([q_norm, k_norm]) = &block.meeting {
+            for qkv in acts.qkv.chunks_mut(width).take(rows) {
                 for (i, head) in qkv[..keys.end].chunks_mut(w).enumerate() {
-                    self.norm(if i < m.heads { q_norm } else { k_norm }, false, head, room);
-                    head.copy_from_slice(room);
+                    self.norm(if i < m.heads { q_norm } else { k_norm }, false, head, &mut acts.head);
+                    head.copy_from_slice(&acts.head);
                 }
             }
-            if m.position == Position::Rope {
-                let (cos, sin) = acts.turns[row * w..(row + 1) * w].split_at(w / 2);
-                qkv[..keys.end].chunks_mut(w).for_each(|head| turn(head, cos, sin));
-            }
+        }
+        if m.position == Position::Rope {
+            let (cos, sin) = acts.turns[..rows * w].split_at(rows * w / 2);
+            let qkv = &mut acts.qkv[..rows * width];
+            heads::rotate(self.level, [cos, sin], w, 0, rows, m.heads + m.kv_heads, width, qkv, Way::On);
+        }
+        for (row, qkv) in acts.qkv.chunks(width).take(rows).enumerate() {
             cache.put(layer, position + row, &qkv[keys.clone()], &qkv[keys.end..]);
         }
     }
@@ -236,24 +237,9 @@ impl Net {
         let inner = &mut acts.inner[..len];
         match self.model.mlp {
             Mlp::Gelu => pointwise::gelu(self.level, inner),
-            Mlp::GeluTanh => inner.iter_mut().for_each(|x| *x = gelu_tanh(*x)),
-            Mlp::Relu2 => inner.iter_mut().for_each(|x| *x = x.max(0.0) * x.max(0.0)),
-            Mlp::SwiGlu => {
-                inner.iter_mut().zip(&acts.gate[..len]).for_each(|(x, gate)| *x *= gate / (1.0 + (-gate).exp()))
-            }
+            Mlp::GeluTanh => pointwise::gelu_tanh(self.level, inner),
+            Mlp::Relu2 => pointwise::relu2(self.level, inner),
+            Mlp::SwiGlu => pointwise::swiglu(self.level, inner, &acts.gate[..len]),
         }
-    }
-}
-
-fn gelu_tanh(x: f32) -> f32 {
-    let inner = (2.0 / std::f32::consts::PI).sqrt() * (x + 0.044_715 * x * x * x);
-    0.5 * x * (1.0 + inner.tanh())
-}
-
-/// Rotates the pairs of a head, number j and number j + W/2, by their angles.
-fn turn(head: &mut [f32], cos: &[f32], sin: &[f32]) {
-    let (a, b) = head.split_at_mut(cos.len());
-    for (((a, b), cos), sin) in a.iter_mut().zip(b).zip(cos).zip(sin) {
-        (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
     }
 }

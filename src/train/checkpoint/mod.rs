@@ -195,9 +195,10 @@ fn fits(then: &Origin, now: &Origin) -> Result<(), String> {
     if then.corpus_hash != now.corpus_hash {
         return Err("it was trained on another corpus".into());
     }
-    // What stands under `checkpoint`, `sample` and `run` changes no result, and a path may change while its content stays.
+    // What stands under `checkpoint`, `sample` and `run` changes no result, a preset is but a name for other leaves, and a
+    // path may change while its content stays.
     let aside = |leaf: &str| ["checkpoint.", "sample.", "run."].iter().any(|group| leaf.starts_with(group));
-    let decides = |leaf: &str| !aside(leaf) && leaf != "data.path" && leaf != "data.tokenizer_file";
+    let decides = |leaf: &str| !aside(leaf) && !["data.path", "data.tokenizer_file", "model.preset"].contains(&leaf);
     let was = then.config.leaves();
     match now.config.leaves().iter().find(|(leaf, value)| decides(leaf) && was.get(*leaf) != Some(value)) {
         Some((leaf, value)) => Err(format!(
