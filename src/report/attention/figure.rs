@@ -64,7 +64,7 @@ pub fn figure(maps: &Maps, choice: Choice) -> HeatFigure<'_> {
 
 /// What stands for characters that cannot be seen.
 const SIGNS: [(char, char, &str); 4] =
-    [(' ', '␣', "a space"), ('\n', '↵', "a line end"), ('\t', '⇥', "a tab"), ('\r', '␍', "a carriage return")];
+    [(' ', '␣', "a space"), ('\n', '↵', "a line end"), ('\t', '⇥', "a tab"), ('\r', '←', "a carriage return")];
 
 /// A token in letters that the font has and that can be seen: what stands for a part of a character, or for what is not
 /// known, goes by its number, and a character that the font lacks by its code point.

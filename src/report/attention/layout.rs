@@ -20,7 +20,7 @@ const NOTE: f64 = 19.0;
 const LEADING: f64 = 1.4;
 
 /// A title needs so much.
-const LEAST_WIDTH: f64 = 1000.0;
+const LEAST_WIDTH: f64 = 1060.0;
 /// What the maps of a picture fill together, each way, where nothing asks for more.
 const USUAL: f64 = 1440.0;
 /// What they fill at most, so that tokens can be read.
@@ -178,7 +178,7 @@ impl Marks {
         };
         let texts: Vec<String> = marks.iter().map(|m| m.1.clone()).collect();
         let room = widest(&texts, size);
-        let upright = sizes.font.is_some() && room > sizes.cell - 4.0;
+        let upright = sizes.font.is_some() && room > sizes.cell;
         let note = sizes.font.is_none().then(|| {
             format!(
                 "Axes count the tokens from 0: {}",

@@ -149,7 +149,7 @@ fn tokens_are_shown_by_what_can_be_seen() {
     assert_eq!((&*shown[5], &*shown[6], &*shown[7], &*shown[11], &*shown[13]), ("␣U+6F22", "[470]", "😀", "↵", "⇥so"));
     assert_eq!(super::figure::shown(&token(7, "")), "[7]");
     assert_eq!(super::figure::shown(&token(7, "\u{a0}\u{200b}")), "U+00A0U+200B");
-    assert!(['␣', '↵', '⇥', '␍'].into_iter().all(has_glyph));
+    assert!(['␣', '↵', '⇥', '←'].into_iter().all(has_glyph));
     let notes = figure(&mixed(pieces(), 1, 1), Choice::default()).notes;
     assert!(notes[1].starts_with("␣ is a space, ↵ is a line end, ⇥ is a tab, a number in brackets"), "{notes:?}");
 }
