@@ -80,6 +80,9 @@ impl Started {
     }
 }
 
+/// What stands in the place of an engine's name where the weights were imported.
+pub const IMPORT: &str = "import";
+
 /// What an attempt found when data and engine were ready.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ready {
@@ -88,7 +91,7 @@ pub struct Ready {
     /// The step of the checkpoint that the attempt continues from; 0 where it starts anew. Events of earlier attempts
     /// after this step are void.
     pub from_step: u64,
-    /// `tape` or `cpu`.
+    /// `tape` or `cpu`; [`IMPORT`] where nothing is computed.
     pub engine: String,
     /// The SIMD level of its kernels.
     pub simd: String,

@@ -12,10 +12,10 @@
 //! ui     ►                                          the only place that prints
 //! report ► store                                    never train, model or sched: a copied store can be redrawn
 //! sched  ► exec, train, store, spec, data, cost     plan, queue (a pure state machine), dispatch (the one loop)
-//! exec   ► train, data                              the executors, the worker, devices and slots
+//! exec   ► train, engine, model, data, cost         the executors, the worker, devices and slots; imports
 //! train  ► engine, model, data, cost                the loop, schedule, evaluation, checkpoints
 //! engine ► model, kernels, data, cost               tape (candle's autograd, any device), cpu (explicit layers)
-//! model  ►                                          parameters: names, shapes, initialisation, files
+//! model  ►                                          parameters: names, shapes, initialisation, files in and out
 //! kernels►                                          plain functions on slices
 //! cost   ► model, kernels                           parameters, FLOPs, bytes from a config alone
 //! data   ►                                          corpora, tokenizers, the token cache, the loader
@@ -40,7 +40,8 @@
 //!
 //! # Who owns which file on disk
 //!
-//! [`base::folders`] names them all. A worker alone writes `attempt-K/` and `checkpoints/` of its run; the scheduler
+//! [`base::folders`] names them all. A worker alone writes `attempt-K/` and `checkpoints/` of its run, or `exp import`
+//! before anybody sees the run; the scheduler
 //! writes `config.json` and the journals, to which `exp cancel` appends its requests, and by [`exec::slots`] who is on
 //! which device; [`store`] writes `exp.db`; [`data`] writes the token cache, [`exec::device`] the measured peaks beside
 //! it; `cli::report` and `cli::attention` write what [`report`] draws.
@@ -51,6 +52,7 @@
 //! |---|---|
 //! | setting, and so a new axis | [`spec::leaf`] (the one table), [`spec::config`] |
 //! | switch of the model | [`spec::config`], [`model::Layout`], [`cost`], `engine/tape`, `engine/cpu`; `tests/switches.rs` |
+//! | format of weights, in or out | [`model::import`], [`model::export`] |
 //! | known model (preset) | `spec/preset.rs` |
 //! | optimizer | [`spec::config`], [`kernels`], [`engine`]; `tests/optimizers.rs` |
 //! | kind of plot | `report/plots/`, one file each |

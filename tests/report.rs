@@ -19,7 +19,7 @@ fn frozen(layers: usize, seed: u64, steps: u64) -> FrozenRun {
     let mut config = RunConfig::default();
     config.model.layers = layers;
     (config.train.seed, config.train.steps) = (seed, steps);
-    FrozenRun { format: FORMAT, id, corpus_hash: "c0".into(), vocab_size: 65, config }
+    FrozenRun { format: FORMAT, id, corpus_hash: "c0".into(), vocab_size: 65, config, imported: None }
 }
 
 /// What the worker of a run wrote, from a formula.

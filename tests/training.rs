@@ -96,7 +96,14 @@ impl Bench {
         config.data.path = Some(path.display().to_string());
         let id = RunId([7; 32]);
         let info = data::open(&config.data, &root.cache(), &|| false).unwrap().info().clone();
-        let frozen = FrozenRun { format: FORMAT, id, corpus_hash: info.hash, vocab_size: info.vocab_size, config };
+        let frozen = FrozenRun {
+            format: FORMAT,
+            id,
+            corpus_hash: info.hash,
+            vocab_size: info.vocab_size,
+            config,
+            imported: None,
+        };
         Self { folder: root.run(&id), root, frozen, attempts: 0, _dir: dir }
     }
 

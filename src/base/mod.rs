@@ -2,6 +2,7 @@
 //! to files, random streams, the clock, the machine and the control group on it, run ids, numbers that survive JSON.
 //! Nothing here knows what an experiment is.
 
+pub mod aside;
 pub mod cgroup;
 pub mod checkpoints;
 pub mod clock;

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     base::{Result, num},
     sched::{Plan, PlannedRun, Reason},
+    spec::identity::Imported,
     store::{RunRow, Store},
 };
 
@@ -37,7 +38,7 @@ fn run(r: &RunRow) -> Map<String, Value> {
 }
 
 /// `exp show RUN --json`: the run with its metrics, artifacts and attempts.
-pub fn show(store: &Store, r: &RunRow) -> Result<Value> {
+pub fn show(store: &Store, r: &RunRow, imported: Option<&Imported>) -> Result<Value> {
     let metrics: Map<String, Value> = store
         .metrics(&r.id)?
         .into_iter()
@@ -54,6 +55,7 @@ pub fn show(store: &Store, r: &RunRow) -> Result<Value> {
         .map(|a| json!({"started": a.started, "ready": a.ready, "ended": a.ended, "outcome": a.outcome, "warnings": a.warnings}))
         .collect();
     let mut object = run(r);
+    object.insert("imported".into(), json!(imported));
     object.insert("metrics".into(), metrics.into());
     object.insert("artifacts".into(), artifacts.into());
     object.insert("attempt_list".into(), attempts.into());

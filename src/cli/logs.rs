@@ -5,7 +5,7 @@ use std::{fs, io::ErrorKind, path::Path};
 use super::needed_store;
 use crate::{
     base::{Context, Error, Exit, Result, clock, folders::Root},
-    event::{Event, Outcome},
+    event::{Event, IMPORT, Outcome},
     ui::{self, format},
 };
 
@@ -77,6 +77,9 @@ fn describe(event: &Event, steps: bool) -> Option<String> {
             format!("{}  started on {}, process {}, {}, {threads}", clock::local(s.at), s.host, s.pid, s.device)
         }
         Event::Loading { at, checkpoint } => format!("{}  loading the checkpoint {checkpoint}", clock::local(*at)),
+        Event::Ready(r) if r.engine == IMPORT => {
+            format!("{}  weights imported: {} parameters", clock::local(r.at), format::count(r.params as f64))
+        }
         Event::Ready(r) => format!(
             "{}  ready: {} engine ({}), {} parameters, from step {}",
             clock::local(r.at),

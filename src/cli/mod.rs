@@ -5,6 +5,8 @@ mod cancel;
 mod completions;
 mod devices;
 mod eval;
+mod export;
+mod import;
 mod inspect;
 mod json;
 mod logs;
@@ -65,6 +67,10 @@ enum Command {
     Sample(sample::Args),
     /// Show what happened in a run
     Logs(logs::Args),
+    /// Make a run of weights that another program trained: GPT-2, Llama, nanoGPT
+    Import(import::Args),
+    /// Write a run's model for other programs
+    Export(export::Args),
     /// Show a model's arithmetic from its settings: parameters by part, FLOPs, bytes
     Inspect(inspect::Args),
     /// List the devices that runs can be placed on, and what runs there
@@ -125,6 +131,8 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Show(args) => show::run(root, &args),
         Command::Sample(args) => sample::run(root, &args),
         Command::Logs(args) => logs::run(root, &args),
+        Command::Import(args) => import::run(root, &args),
+        Command::Export(args) => export::run(root, &args),
         Command::Inspect(args) => inspect::run(root, &args),
         Command::Devices(args) => devices::run(root, &args),
         Command::Store(args) => store::run(root, &args),

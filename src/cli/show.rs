@@ -4,6 +4,7 @@ use super::{json, needed_store};
 use crate::{
     base::{Exit, Result, clock, folders::Root},
     event::RunState,
+    spec::identity::{FrozenRun, Imported},
     store::{RunRow, Store},
     ui::{
         self, format,
@@ -26,11 +27,12 @@ pub struct Args {
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let store = needed_store(root)?;
     let row = store.find(&args.run)?;
+    let imported = FrozenRun::read(&root.run(&row.id).config())?.imported;
     if args.json {
-        ui::print_json(&json::show(&store, &row)?);
+        ui::print_json(&json::show(&store, &row, imported.as_ref())?);
     } else {
-        ui::print(&head(root, &row));
-        ui::print(&settings(&row));
+        ui::print(&head(root, &row, imported.as_ref()));
+        ui::print(&settings(&row, imported.is_some()));
         ui::print(&attempts(&store, &row)?);
         ui::print(&metrics(&store, &row)?);
         ui::print(&artifacts(&store, &row)?);
@@ -38,7 +40,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn head(root: &Root, row: &RunRow) -> String {
+fn head(root: &Root, row: &RunRow, imported: Option<&Imported>) -> String {
     let state = match &row.state {
         RunState::Running { slot, since } => format!("running on {slot} since {}", clock::local(*since)),
         RunState::Interrupted { step } => {
@@ -57,12 +59,17 @@ fn head(root: &Root, row: &RunRow) -> String {
         ("created", clock::local(row.created)),
         ("folder", super::run::shown(root.run(&row.id).path())),
     ]
+    .into_iter()
+    .chain(imported.map(|from| ("imported", format!("{} from {}", from.format, from.source))))
     .map(|(name, value)| format!("{name:<14}{value}\n"))
-    .concat()
+    .collect()
 }
 
-fn settings(row: &RunRow) -> String {
-    let rows: Vec<Vec<String>> = row.config.leaves().iter().map(|(k, v)| vec![k.clone(), format::value(v)]).collect();
+/// Of an import, what is known of it: the model.
+fn settings(row: &RunRow, is_import: bool) -> String {
+    let leaves = row.config.leaves();
+    let known = leaves.iter().filter(|(leaf, _)| !is_import || leaf.starts_with("model."));
+    let rows: Vec<Vec<String>> = known.map(|(k, v)| vec![k.clone(), format::value(v)]).collect();
     format!("\n{}", table::render(&[words("setting"), words("value")], &rows))
 }
 

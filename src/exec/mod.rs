@@ -8,6 +8,7 @@
 mod claim;
 pub mod device;
 mod events;
+pub mod import;
 mod inline;
 mod process;
 pub mod slots;

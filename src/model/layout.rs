@@ -8,6 +8,9 @@
 
 use crate::spec::config::{Mlp, ModelConfig, Norm, Position};
 
+/// The position table, whose rows are positions.
+pub const POSITIONS: &str = "transformer.wpe.weight";
+
 /// One parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {
@@ -55,7 +58,7 @@ impl Layout {
         let (d, kv) = (m.d_model, m.d_model / m.heads * m.kv_heads);
         let mut list = vec![("transformer.wte.weight".to_owned(), vec![vocab, d])];
         if m.position == Position::Learned {
-            list.push(("transformer.wpe.weight".to_owned(), vec![m.context, d]));
+            list.push((POSITIONS.to_owned(), vec![m.context, d]));
         }
         let norm = |list: &mut Vec<_>, name: String| {
             list.push((format!("{name}.weight"), vec![d]));
@@ -116,6 +119,26 @@ impl Layout {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// The numbers of this layout out of those of another. A position table may be shorter: it keeps its first rows.
+    ///
+    /// # Errors
+    /// The tensor that does not fit, with the shape found and the shape wanted.
+    pub fn cut(&self, from: &Self, values: &[f32]) -> Result<Vec<f32>, String> {
+        if let Some(stray) = from.params.iter().find(|theirs| self.get(&theirs.name).is_none()) {
+            return Err(format!("tensor {} is no parameter of this model", stray.name));
+        }
+        let mut flat = vec![0.0; self.len];
+        for ours in &self.params {
+            let theirs = from.get(&ours.name).ok_or_else(|| format!("tensor {} is not in it", ours.name))?;
+            let is_cut = ours.name == POSITIONS && ours.shape[0] <= theirs.shape[0] && ours.shape[1] == theirs.shape[1];
+            if ours.shape != theirs.shape && !is_cut {
+                return Err(format!("tensor {} has shape {:?}, not {:?}", ours.name, theirs.shape, ours.shape));
+            }
+            flat[ours.range()].copy_from_slice(&values[theirs.range()][..ours.len()]);
+        }
+        Ok(flat)
     }
 
     /// The parameter of that name.

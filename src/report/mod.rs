@@ -37,6 +37,7 @@ use frame::Frame;
 
 use crate::{
     base::{Error, Exit, Result},
+    event::IMPORT,
     store::Store,
 };
 
@@ -67,6 +68,10 @@ fn files(frame: &Frame) -> Result<Vec<(String, Vec<u8>)>> {
     Ok(files)
 }
 
+fn is_import(run: &frame::Run) -> bool {
+    run.row.ready.as_ref().is_some_and(|ready| ready.engine == IMPORT)
+}
+
 /// Says that there is nothing to report, and why.
 fn nothing(frame: &Frame) -> Error {
     let doing = format!("reporting on experiment {}", frame.experiment);
@@ -75,6 +80,8 @@ fn nothing(frame: &Frame) -> Error {
     match first_reason {
         Some((run, why)) => error(format!("none of its runs has logged a loss; run {run} failed: {why}"))
             .hint(format!("`exp logs {run}` shows what it printed")),
+        None if frame.runs.iter().any(is_import) => error("none of its runs has logged a loss".to_owned())
+            .hint("imported weights have none: `run.init_from` in a spec fine-tunes them"),
         None => error("none of its runs has logged a loss yet".to_owned()).hint("`exp run` its spec first"),
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     exec::device::{self, kind},
     spec::{
         RunConfig, Sweep,
-        config::ModelConfig,
+        config::{ModelConfig, Position},
         identity::{self, FORMAT, FrozenRun},
         leaf,
     },
@@ -177,8 +177,14 @@ impl Planner<'_> {
             config.run.init_from = Some(self.ancestor(point, run, &config.model, corpus.vocab_size)?.to_string());
         }
         let id = identity::run_id(&config, Some(&corpus.hash));
-        let frozen =
-            FrozenRun { format: FORMAT, id, corpus_hash: corpus.hash.clone(), vocab_size: corpus.vocab_size, config };
+        let frozen = FrozenRun {
+            format: FORMAT,
+            id,
+            corpus_hash: corpus.hash.clone(),
+            vocab_size: corpus.vocab_size,
+            config,
+            imported: None,
+        };
         let cost = Cost::of(&frozen.config, corpus.vocab_size);
         self.fits(point, &frozen.config, &cost)?;
         Ok(PlannedRun { reason: reason(self.store, &id)?, cost, corpus, frozen })
@@ -263,9 +269,9 @@ impl Planner<'_> {
             return Err(self.error(point, leaf, format!("the run {id} has no checkpoint to start from"), None));
         }
         let theirs = FrozenRun::read(&self.root.run(&found.id).config())?;
-        if let Some((what, has, needs)) = misfit((&theirs.config.model, theirs.vocab_size), (model, vocab_size)) {
+        if let Some((what, has, needs, hint)) = misfit((&theirs.config.model, theirs.vocab_size), (model, vocab_size)) {
             let why = format!("the weights of run {id} do not fit: it has {what} {has}, and this run {needs}");
-            return Err(self.error(point, leaf, why, None));
+            return Err(self.error(point, leaf, why, hint.as_deref()));
         }
         Ok(found.id)
     }
@@ -283,17 +289,44 @@ impl Planner<'_> {
     }
 }
 
-/// What of two networks keeps one from starting with the other's weights: any leaf of the model but dropout, which has no
-/// weights, and the preset, which is but a name; and the number of tokens. The leaf and its two values.
+/// What of two networks keeps one from starting with the other's weights: the leaf, its two values, and what to do about
+/// it. Not dropout, which has no weights, nor the preset, which is but a name; not a smaller context, which needs fewer
+/// positions, nor any context where positions have no weights; not RoPE's base where nothing is rotated.
 fn misfit(
     (has, has_vocab): (&ModelConfig, usize),
     (needs, needs_vocab): (&ModelConfig, usize),
-) -> Option<(String, Value, Value)> {
+) -> Option<(String, Value, Value, Option<String>)> {
     let leaves = |model: &ModelConfig| RunConfig { model: model.clone(), ..RunConfig::default() }.leaves();
-    let theirs = leaves(has).into_iter().zip(leaves(needs)).map(|((leaf, has), (_, needs))| (leaf, has, needs));
-    theirs
-        .chain([("vocab_size".to_owned(), has_vocab.into(), needs_vocab.into())])
-        .find(|(leaf, has, needs)| !["model.dropout", leaf::PRESET].contains(&leaf.as_str()) && has != needs)
+    let may_differ = |leaf: &str| match leaf {
+        "model.dropout" | leaf::PRESET => true,
+        "model.context" => needs.position != Position::Learned || needs.context <= has.context,
+        "model.rope_theta" => needs.position != Position::Rope,
+        _ => false,
+    };
+    let pairs = leaves(has).into_iter().zip(leaves(needs)).map(|((leaf, has), (_, needs))| (leaf, has, needs));
+    let misfit = pairs.into_iter().find(|(leaf, has, needs)| has != needs && !may_differ(leaf));
+    misfit
+        .map(|(leaf, has, needs)| (leaf.clone(), has.clone(), needs, Some(format!("set `{leaf}: {}`", bare(&has)))))
+        .or_else(|| {
+            let differs = (has_vocab != needs_vocab).then(|| known_tokenizer(has_vocab));
+            differs.map(|hint| ("vocab_size".to_owned(), has_vocab.into(), needs_vocab.into(), Some(hint)))
+        })
+}
+
+/// How to get as many tokens as weights know.
+fn known_tokenizer(vocab: usize) -> String {
+    match vocab {
+        50_257 => "these weights know GPT-2's tokens: set `data.tokenizer: gpt2`".into(),
+        256 => "these weights know bytes: set `data.tokenizer: byte`".into(),
+        _ => {
+            format!("choose the text and the `data.tokenizer` that these weights were trained with, of {vocab} tokens")
+        }
+    }
+}
+
+/// A value as a spec has it.
+fn bare(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]
@@ -444,13 +477,16 @@ data: {corpus_chars: 20000}
         for (leaves, misfit) in [
             ("d_ff: 32", "model.d_ff 64, and this run 32"),
             ("tokenizer: byte", "and this run 256"),
-            ("context: 8", "model.context 16, and this run 8"),
+            ("context: 32", "model.context 16, and this run 32"),
+            ("norm_eps: 1e-6", "model.norm_eps 1e-5, and this run 1e-6"),
         ] {
             let (leaf, value) = leaves.split_once(": ").unwrap();
             let error = lab.refusal(&format!("{from}\ngrid: {{{leaf}: [{value}]}}"));
             assert!(error.contains(misfit) && error.contains("init_from: "), "{error}");
         }
-        assert!(lab.plan(&format!("{from}\ngrid: {{dropout: [0.5]}}")).is_ok(), "dropout has no weights");
+        for fits in ["dropout: [0.5]", "context: [8]", "rope_theta: [5e5]"] {
+            lab.plan(&format!("{from}\ngrid: {{{fits}}}")).unwrap();
+        }
         let child = &lab.plan(&from).unwrap().runs[0].frozen;
         assert_eq!(child.config.run.init_from, Some(run.frozen.id.to_string()));
         assert_ne!(child.id, run.frozen.id);

@@ -27,6 +27,21 @@ pub struct FrozenRun {
     pub vocab_size: usize,
     /// The resolved config.
     pub config: RunConfig,
+    /// Where the weights come from that nobody trained here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported: Option<Imported>,
+}
+
+/// Where imported weights come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Imported {
+    /// `hf-gpt2`, `hf-llama`, `nanogpt`.
+    pub format: String,
+    /// The folder or file, as it was named.
+    pub source: String,
+    /// blake3 of the weights as one flat vector of f32, little-endian, in the layout's order, in hex; of the optimizer's
+    /// moments behind them, where they came along.
+    pub blake3: String,
 }
 
 impl FrozenRun {
@@ -54,6 +69,24 @@ impl FrozenRun {
 /// the kind that `auto` stands for (`cpu`, `cuda`, `metal`), and an index only where the spec names one.
 pub fn run_id(config: &RunConfig, text_hash: Option<&str>) -> RunId {
     RunId(*blake3::hash(canonical(config, text_hash).as_bytes()).as_bytes())
+}
+
+/// The id of an import: the hash of what of its model decides what the weights mean, of the weights, and of what its tokens
+/// mean (`tokens`, in whatever words). The same weights are the same run, wherever they lie.
+pub fn import_id(config: &RunConfig, vocab_size: usize, weights: &str, tokens: &str) -> RunId {
+    let fixed = RunConfig::default();
+    let decides = |leaf: &&leaf::Leaf| leaf.path.starts_with("model.") && leaf.path != "model.dropout";
+    let differing = leaf::all().iter().filter(decides).map(|leaf| (leaf, leaf.get(config)));
+    let differing = differing.filter(|(leaf, value)| *value != leaf.default_in(config, &fixed));
+    let mut lines: Vec<String> = differing.map(|(leaf, value)| format!("{}={value}\n", leaf.path)).collect();
+    lines.extend([
+        format!("vocab_size={vocab_size}\n"),
+        format!("weights=blake3:{weights}\n"),
+        format!("tokenizer={tokens:?}\n"),
+    ]);
+    lines.sort();
+    let text = format!("exp import, format {FORMAT}\n{}", lines.concat());
+    RunId(*blake3::hash(text.as_bytes()).as_bytes())
 }
 
 /// What is hashed: the format, then `path=value` in the order of the paths, values as JSON (floats in the shortest form
@@ -99,8 +132,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config.json");
         let config = RunConfig::default();
-        let run =
-            FrozenRun { format: FORMAT, id: run_id(&config, None), corpus_hash: "0".into(), vocab_size: 7, config };
+        let run = FrozenRun {
+            format: FORMAT,
+            id: run_id(&config, None),
+            corpus_hash: "0".into(),
+            vocab_size: 7,
+            config,
+            imported: None,
+        };
         files::write_json(&path, &run).unwrap();
         assert_eq!(FrozenRun::read(&path).unwrap(), run);
         files::write_json(&path, &serde_json::json!({"format": 7, "what": "nobody knows yet"})).unwrap();

@@ -402,7 +402,10 @@ fn experiment(node: &Node) -> Result<String> {
 }
 
 /// Why a text is no name of an experiment.
-pub(super) fn name_fault(name: &str) -> Option<String> {
+pub fn name_fault(name: &str) -> Option<String> {
+    if name.is_empty() {
+        return Some("it is empty".into());
+    }
     let legal = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     if let Some((c, what)) = [('.', "dot"), ('-', "dash")].into_iter().find(|(c, _)| name.starts_with(*c)) {
         let why = if c == '-' { ", as options do" } else { "" };

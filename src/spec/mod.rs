@@ -46,6 +46,7 @@ mod tree;
 pub use amend::amend;
 pub use config::RunConfig;
 pub use kind::Kind;
+pub use layer::name_fault;
 pub use names::nearest;
 pub use schema::schema;
 pub use sweep::{Sweep, from_settings, load};

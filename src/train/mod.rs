@@ -19,7 +19,7 @@ use std::{
 
 pub use trained::{Trained, Which, tokenizer_of};
 
-use checkpoint::{At, Norm, Origin, Progress, State};
+use checkpoint::{At, Norm, Numbers, Origin, Progress, State};
 use generate::{Sampling, Writer};
 
 use crate::{
@@ -30,7 +30,7 @@ use crate::{
         machine,
     },
     cost::Cost,
-    data::{self, Dataset},
+    data::{self, Dataset, tokenizer},
     engine::{self, Batch, Engine, Part, Place, Update},
     event::{Event, FileRef, Outcome, Ready, Sampled, Sink, Step},
     spec::identity::FrozenRun,
@@ -177,7 +177,12 @@ impl<'a> Trainer<'a> {
         checkpoint::clean(job.folder);
         let loaded = checkpoint::load(job.folder, &mut *engine, &origin, sink)?;
         if let (None, Some(parent)) = (&loaded, &config.run.init_from) {
-            engine.write(Part::Params, &weights_of(job.root, parent, &*engine)?)?;
+            let (id, weights) = weights_of(job.root, parent, &*engine)?;
+            engine.write(Part::Params, &weights)?;
+            if tokenizer::differ(&job.root.run(&id), job.folder)? {
+                let message = format!("the weights come from run {}, whose tokens mean something else", id.short());
+                sink.emit(&Event::Warning { at: clock::now(), message }, false)?;
+            }
         }
         let saved = loaded.as_ref().map(|progress| (progress.step, progress.evaluated));
         let trainer = Self {
@@ -339,7 +344,8 @@ impl<'a> Trainer<'a> {
         let state = State::new(self.progress.clone(), self.origin.clone());
         let keep = &self.config.checkpoint;
         let may_write = || self.job.may_write();
-        let saved = checkpoint::save(self.job.folder, self.job.attempt, &*self.engine, &state, keep, &may_write)?;
+        let numbers = Numbers::Engine(&*self.engine);
+        let saved = checkpoint::save(self.job.folder, self.job.attempt, numbers, &state, keep, &may_write)?;
         self.saved = Some((self.progress.step, self.progress.evaluated));
         self.sink.emit(&Event::Checkpointed(saved), true)
     }
@@ -373,14 +379,19 @@ fn last_finite(progress: &Progress) -> String {
     }
 }
 
-/// The weights of another run's best checkpoint.
-fn weights_of(root: &Root, run: &str, engine: &dyn Engine) -> Result<Vec<f32>> {
+/// The weights of another run's best checkpoint, of whose positions the first are taken where this context is smaller.
+fn weights_of(root: &Root, run: &str, engine: &dyn Engine) -> Result<(RunId, Vec<f32>)> {
     let doing = format!("taking initial weights from run {run} (run.init_from)");
     let id: RunId = run.parse().map_err(|why: String| Error::new(Exit::Spec, &doing, why))?;
-    let saved = checkpoint::best(&root.run(&id))
-        .map_err(|e| e.within(&doing))?
-        .ok_or_else(|| Error::new(Exit::Spec, &doing, "it has no checkpoint here").hint("train that run first"))?;
-    saved.weights(engine.layout()).map_err(|e| e.within(doing))
+    let parent = Trained::load(&root.run(&id), Which::Best).map_err(|e| match e.exit {
+        Exit::Usage => Error { exit: Exit::Spec, ..e.within(&doing) }, // it has no checkpoint
+        _ => e.within(&doing),
+    })?;
+    let weights = match parent.layout == *engine.layout() {
+        true => Ok(parent.weights),
+        false => engine.layout().cut(&parent.layout, &parent.weights),
+    };
+    Ok((id, weights.map_err(|why| Error::new(Exit::Spec, doing, why))?))
 }
 
 fn ms(begin: Instant) -> f64 {

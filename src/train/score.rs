@@ -155,6 +155,10 @@ fn own(root: &Root, trained: &Trained) -> Result<Dataset> {
     let frozen = &trained.frozen;
     let doing = || format!("opening the corpus that run {} was trained on", frozen.id.short());
     let hint = "`--text FILE` evaluates the run on another text, by the tokens that it knows";
+    if frozen.imported.is_some() {
+        let why = "its weights were imported, and on what they were trained is not known";
+        return Err(Error::new(Exit::Usage, doing(), why).hint(hint));
+    }
     let data = data::open(&frozen.config.data, &root.cache(), &|| false).map_err(|e| e.within(doing()).hint(hint))?;
     let info = data.info();
     if info.hash != frozen.corpus_hash || info.vocab_size != frozen.vocab_size {
@@ -185,6 +189,10 @@ fn source(root: &Root, run: &RunFolder, trained: &Trained) -> Result<Source> {
     tokenizer_of(root, run, &trained.frozen)?; // it is kept from then on
     tokenizer::kept_source(root, run)?.ok_or_else(|| {
         let doing = format!("looking for the tokenizer of run {}", trained.frozen.id.short());
+        if trained.frozen.imported.is_some() {
+            return Error::new(Exit::Spec, doing, "it was imported without one")
+                .hint("`exp import --tokenizer` says what the tokens of weights mean");
+        }
         Error::new(Exit::Spec, doing, "none is kept with it, and its corpus is not what it was trained on")
             .hint("put the corpus back where it was: it says what the run's tokens are")
     })

@@ -108,6 +108,7 @@ fn a_config_that_is_older_than_presets_is_read_as_it_was() {
         corpus_hash: hash,
         vocab_size: 7,
         config: config.clone(),
+        imported: None,
     })
     .unwrap();
     assert!(old["config"]["model"].as_object_mut().unwrap().remove("preset").is_some());

@@ -58,7 +58,7 @@ pub fn frozen(seed: u64) -> FrozenRun {
     let id = RunId(*blake3::hash(&seed.to_le_bytes()).as_bytes());
     let mut config = RunConfig::default();
     config.train.seed = seed;
-    FrozenRun { format: FORMAT, id, corpus_hash: "c0".into(), vocab_size: 65, config }
+    FrozenRun { format: FORMAT, id, corpus_hash: "c0".into(), vocab_size: 65, config, imported: None }
 }
 
 pub fn expansion(runs: &[FrozenRun]) -> Expansion {

@@ -1,7 +1,7 @@
 //! What a run's tokens mean, kept with the run: text can be turned into its tokens and back when its corpus, its spec or
 //! the token cache are gone or have changed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ use crate::{
 const FORMAT: u32 = 1;
 
 /// `runs/<id>/tokenizer.json`.
-#[derive(Serialize, Deserialize)]
+#[derive(PartialEq, Serialize, Deserialize)]
 struct Kept {
     format: u32,
     tokenizer: TokenizerKind,
@@ -58,16 +58,8 @@ pub fn kept(root: &Root, run: &RunFolder) -> Result<Option<Box<dyn Tokenizer>>> 
 /// # Errors
 /// [`Exit::Store`] where it cannot be read, or is not what was kept.
 pub fn kept_source(root: &Root, run: &RunFolder) -> Result<Option<Source>> {
-    let path = run.tokenizer();
-    if !path.exists() {
-        return Ok(None);
-    }
+    let Some(kept) = read(run)? else { return Ok(None) };
     let damaged = |path: &Path, why: String| Error::new(Exit::Store, format!("reading {}", path.display()), why);
-    let kept: Kept = files::read_json(&path)?;
-    if kept.format > FORMAT {
-        let why = format!("its format is {}, and this version of exp knows formats up to {FORMAT}", kept.format);
-        return Err(damaged(&path, why).hint("use the version of exp that wrote it, or a newer one"));
-    }
     let source = match (kept.tokenizer, &kept.file) {
         (TokenizerKind::Char, _) => Source::Alphabet(kept.alphabet.unwrap_or_default()),
         (TokenizerKind::Byte, _) => Source::Byte,
@@ -80,9 +72,39 @@ pub fn kept_source(root: &Root, run: &RunFolder) -> Result<Option<Source>> {
             }
             Source::File(read)
         }
-        (TokenizerKind::File, None) => return Err(damaged(&path, "it names no tokenizer's file".into())),
+        (TokenizerKind::File, None) => return Err(damaged(&run.tokenizer(), "it names no tokenizer's file".into())),
     };
     Ok(Some(source))
+}
+
+/// The file that a run's tokenizer is, where it is one.
+///
+/// # Errors
+/// [`Exit::Store`] where what is kept with the run cannot be read.
+pub fn kept_file(root: &Root, run: &RunFolder) -> Result<Option<PathBuf>> {
+    Ok(read(run)?.and_then(|kept| kept.file).map(|hash| root.tokenizer(&hash)))
+}
+
+/// Whether two runs are known to have tokenizers that differ.
+///
+/// # Errors
+/// [`Exit::Store`] where what is kept with one of them cannot be read.
+pub fn differ(a: &RunFolder, b: &RunFolder) -> Result<bool> {
+    Ok(matches!((read(a)?, read(b)?), (Some(a), Some(b)) if a != b))
+}
+
+fn read(run: &RunFolder) -> Result<Option<Kept>> {
+    let path = run.tokenizer();
+    if !path.exists() {
+        return Ok(None);
+    }
+    let kept: Kept = files::read_json(&path)?;
+    if kept.format > FORMAT {
+        let why = format!("its format is {}, and this version of exp knows formats up to {FORMAT}", kept.format);
+        return Err(Error::new(Exit::Store, format!("reading {}", path.display()), why)
+            .hint("use the version of exp that wrote it, or a newer one"));
+    }
+    Ok(Some(kept))
 }
 
 #[cfg(test)]

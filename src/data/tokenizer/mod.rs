@@ -10,9 +10,10 @@ mod gpt2;
 mod kept;
 mod stream;
 
-use self::{bytes::Bytes, chars::Chars, file::TokenizerFile, gpt2::Gpt2};
+use self::{bytes::Bytes, chars::Chars, gpt2::Gpt2};
 pub use self::{
-    kept::{keep, kept, kept_source},
+    file::TokenizerFile,
+    kept::{differ, keep, kept, kept_file, kept_source},
     stream::TextStream,
 };
 use crate::{

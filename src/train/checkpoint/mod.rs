@@ -26,7 +26,7 @@ use crate::{
 
 pub use crate::base::checkpoints::{Saved, latest_step, list};
 pub use load::load;
-pub use save::{clean, save};
+pub use save::{Numbers, clean, save};
 
 /// The version of what a checkpoint's folder holds.
 const FORMAT: u32 = 1;

@@ -20,19 +20,63 @@ use crate::{
     },
     engine::{Engine, Part},
     event::{Checkpointed, FileRef},
-    model::safetensors,
+    model::{Layout, safetensors},
     spec::config::CheckpointConfig,
 };
 
 /// How many checkpoints that are of no use any more are kept, for people who want to know why.
 const KEPT_ASIDE: usize = 2;
 
+/// Where the numbers of a checkpoint come from.
+#[derive(Clone, Copy)]
+pub enum Numbers<'a> {
+    /// From what trains.
+    Engine(&'a dyn Engine),
+    /// From elsewhere. Each is read when it is written, so that no more than one file's are held at a time.
+    Elsewhere {
+        /// Names and shapes.
+        layout: &'a Layout,
+        /// A part as one flat vector in the layout's order; `None` where there is none of it. Without moments the
+        /// checkpoint has no optimizer's file.
+        read: &'a dyn Fn(Part) -> Option<Vec<f32>>,
+        /// Whether the optimizer's moments are there.
+        has_moments: bool,
+    },
+}
+
+impl<'a> Numbers<'a> {
+    fn layout(self) -> &'a Layout {
+        match self {
+            Self::Engine(engine) => engine.layout(),
+            Self::Elsewhere { layout, .. } => layout,
+        }
+    }
+
+    fn read(self, part: Part) -> Result<Option<Vec<f32>>> {
+        match self {
+            Self::Engine(engine) => engine.read(part).map(Some),
+            Self::Elsewhere { read, .. } => Ok(read(part)),
+        }
+    }
+
+    /// One file's bytes; `None` where there is nothing to stand in it.
+    fn file(self, parts: &[(&str, Part)]) -> Result<Option<Vec<u8>>> {
+        let mut vectors = Vec::new();
+        for &(prefix, part) in parts {
+            let Some(values) = self.read(part)? else { return Ok(None) };
+            vectors.push((prefix, values));
+        }
+        let views: Vec<_> = vectors.iter().map(|(prefix, values)| (*prefix, values.as_slice())).collect();
+        safetensors::to_bytes(self.layout(), &views).map(Some)
+    }
+}
+
 /// Writes a checkpoint, removes what `keep` does not ask for, and moves the pointers. What was logged up to this step
 /// must be durable before. `may_write` is asked before each change to the run's folder, and what it says ends the rest.
 pub fn save(
     folder: &RunFolder,
     attempt: u32,
-    engine: &dyn Engine,
+    numbers: Numbers,
     state: &State,
     keep: &CheckpointConfig,
     may_write: &dyn Fn() -> Result<()>,
@@ -46,8 +90,8 @@ pub fn save(
         files::sync_folder(&all)?;
         Ok(files)
     };
-    let written = room(folder, &path, engine)
-        .and_then(|()| write(&aside, engine, state, may_write))
+    let written = room(folder, &path, numbers)
+        .and_then(|()| write(&aside, numbers, state, may_write))
         .and_then(|files| may_write().map(|()| files))
         .and_then(|files| rename(files).doing(Exit::Store, || format!("writing the checkpoint {}", path.display())));
     let files = written.inspect_err(|_| {
@@ -71,9 +115,10 @@ pub fn save(
 
 /// Errors where the disk has no room for another checkpoint: to find that out by filling it would take the last room from
 /// everybody else.
-fn room(folder: &RunFolder, path: &Path, engine: &dyn Engine) -> Result<()> {
+fn room(folder: &RunFolder, path: &Path, numbers: Numbers) -> Result<()> {
     const BESIDES: u64 = 64 << 10; // state, manifest, names of tensors
-    let need = 3 * size_of::<f32>() as u64 * engine.layout().len() as u64 + BESIDES;
+    let vectors = if let Numbers::Elsewhere { has_moments: false, .. } = numbers { 1 } else { 3 };
+    let need = vectors * size_of::<f32>() as u64 * numbers.layout().len() as u64 + BESIDES;
     // What cannot be asked is found out by writing.
     let Ok(disk) = rustix::fs::statvfs(folder.path()) else { return Ok(()) };
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
@@ -94,20 +139,17 @@ pub fn clean(folder: &RunFolder) {
 }
 
 /// Writes all files of a checkpoint into a new folder, the manifest last; each is durable on return.
-fn write(aside: &Path, engine: &dyn Engine, state: &State, may_write: &dyn Fn() -> Result<()>) -> Result<Vec<FileRef>> {
+fn write(aside: &Path, numbers: Numbers, state: &State, may_write: &dyn Fn() -> Result<()>) -> Result<Vec<FileRef>> {
     may_write()?;
     files::make_folder(aside).doing(Exit::Store, || format!("making {}", aside.display()))?;
-    let tensors = |parts: &[(&str, Part)]| -> Result<Vec<u8>> {
-        let values =
-            parts.iter().map(|&(prefix, part)| Ok((prefix, engine.read(part)?))).collect::<Result<Vec<_>>>()?;
-        let views: Vec<_> = values.iter().map(|(prefix, values)| (*prefix, values.as_slice())).collect();
-        safetensors::to_bytes(engine.layout(), &views)
-    };
-    let files = vec![
-        put(aside, MODEL, &tensors(&[("", Part::Params)])?, may_write)?,
-        put(aside, OPTIMIZER, &tensors(&[(MOMENTS[0], Part::Moment1), (MOMENTS[1], Part::Moment2)])?, may_write)?,
-        put(aside, STATE, &json(state)?, may_write)?,
-    ];
+    let mut files = Vec::new();
+    let moments = [(MOMENTS[0], Part::Moment1), (MOMENTS[1], Part::Moment2)];
+    for (name, parts) in [(MODEL, &[("", Part::Params)][..]), (OPTIMIZER, &moments)] {
+        if let Some(bytes) = numbers.file(parts)? {
+            files.push(put(aside, name, &bytes, may_write)?);
+        }
+    }
+    files.push(put(aside, STATE, &json(state)?, may_write)?);
     put(aside, MANIFEST, &json(&Manifest { files: files.clone() })?, may_write)?;
     files::sync_folder(aside).doing(Exit::Store, || format!("writing {}", aside.display()))?;
     Ok(files)

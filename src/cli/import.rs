@@ -1,0 +1,166 @@
+//! `exp import PATH`: weights of GPT-2, Llama or nanoGPT become a run.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use super::run::shown;
+use crate::{
+    base::{Context, Error, Exit, Result, RunId, clock, folders::Root, wait::Wait},
+    data::tokenizer::{Source, TokenizerFile},
+    event::Expansion,
+    exec::import::{self, Tokens},
+    model::import::Import,
+    spec::{self, config::TokenizerKind, identity::FrozenRun},
+    store::Store,
+    ui::{self, format},
+};
+
+/// Arguments of `exp import`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// A folder of Hugging Face's (GPT-2 or Llama: config.json, model.safetensors), or nanoGPT's ckpt.pt
+    path: PathBuf,
+
+    /// The experiment that the run will belong to
+    #[arg(long, value_name = "NAME", default_value = "imports", value_parser = experiment_name)]
+    experiment: String,
+
+    /// Leave out what the model knows of positions from this one on
+    #[arg(long, value_name = "N")]
+    context: Option<usize>,
+
+    /// What its tokens mean: char, byte, gpt2, file [default: its tokenizer.json; gpt2 for 50257 tokens]
+    #[arg(long, value_name = "WORD", value_parser = tokenizer_word)]
+    tokenizer: Option<TokenizerKind>,
+
+    /// The tokenizer.json of `--tokenizer file`
+    #[arg(long, value_name = "FILE")]
+    tokenizer_file: Option<PathBuf>,
+
+    /// The text whose characters the tokenizer `char` knows
+    #[arg(long, value_name = "FILE")]
+    text: Option<PathBuf>,
+}
+
+fn experiment_name(name: &str) -> Result<String, String> {
+    spec::name_fault(name).map_or_else(|| Ok(name.to_owned()), Err)
+}
+
+fn tokenizer_word(word: &str) -> Result<TokenizerKind, String> {
+    let words = || format!("one of {}", TokenizerKind::WORDS.join(", "));
+    serde_json::from_value(word.into()).map_err(|_| words())
+}
+
+/// Runs the command.
+pub fn run(root: &Root, args: &Args) -> Result<Exit> {
+    let model = Import::open(&args.path, args.context)?;
+    let size = format::count(model.layout.len() as f64);
+    ui::note(&format!("{}: {} with {size} parameters", args.path.display(), model.format.name()));
+    let tokens = args.tokens(&model)?;
+    let done = import::import(root, &model, &args.path.display().to_string(), tokens.as_ref())?;
+    register(root, &args.experiment, &done.frozen)?;
+
+    model.notes.iter().for_each(|note| ui::note(note));
+    if done.not_finite > 0 {
+        ui::note(&format!("warning: {} of its weights are not finite", done.not_finite));
+    }
+    let kept = if model.has_moments() { "weights and the optimizer's moments" } else { "weights" };
+    match &tokens {
+        Some(tokens) => {
+            ui::note(&format!("kept: {kept}; its tokens are those of the tokenizer `{}`", tokens.source.kind().word()))
+        }
+        None => ui::note(&format!(
+            "kept: {kept}; what its {} tokens mean is not known, so prompts have to be ids (`--tokenizer` says it)",
+            model.vocab
+        )),
+    }
+    let id = done.frozen.id.short();
+    match done.was_there {
+        true => ui::note(&format!("run {id} holds the same weights already: nothing was written")),
+        false => ui::note(&format!(
+            "run {id}: {}; `run.init_from: {id}` fine-tunes it",
+            shown(root.run(&done.frozen.id).path())
+        )),
+    }
+    ui::print(&format!("{}\n", done.frozen.id));
+    Ok(Exit::Done)
+}
+
+impl Args {
+    /// What the model's tokens mean, as far as anybody says so.
+    fn tokens(&self, model: &Import) -> Result<Option<Tokens>> {
+        let usage = |why: &str| Error::new(Exit::Usage, format!("importing {}", self.path.display()), why);
+        let file = self.tokenizer_file.as_ref().or(model.tokenizer_file.as_ref());
+        let kind = match self.tokenizer {
+            Some(kind) => kind,
+            None if self.tokenizer_file.is_some() => TokenizerKind::File,
+            None if self.text.is_some() => TokenizerKind::Char,
+            None if file.is_some() => TokenizerKind::File,
+            None if model.vocab == GPT2_VOCAB => TokenizerKind::Gpt2,
+            None => return Ok(None),
+        };
+        if self.text.is_some() && kind != TokenizerKind::Char {
+            return Err(usage("--text is for the tokenizer `char`"));
+        }
+        if self.tokenizer_file.is_some() && kind != TokenizerKind::File {
+            return Err(usage("--tokenizer-file is for the tokenizer `file`"));
+        }
+        let mut text = String::new();
+        let source = match (kind, &self.text, file) {
+            (TokenizerKind::Byte, ..) => Source::Byte,
+            (TokenizerKind::Gpt2, ..) => Source::Gpt2,
+            (TokenizerKind::Char, Some(path), _) => {
+                text = fs::read_to_string(path).doing(Exit::Usage, || format!("reading {}", path.display()))?;
+                Source::Char
+            }
+            (TokenizerKind::File, _, Some(path)) => Source::File(TokenizerFile::read(path)?),
+            (TokenizerKind::Char, None, _) => {
+                return Err(usage("the tokenizer `char` needs the text that it was made from")
+                    .hint("`--text FILE` names it; for nanoGPT's shakespeare_char that is input.txt"));
+            }
+            (TokenizerKind::File, _, None) => {
+                return Err(usage(
+                    "the tokenizer `file` needs a file, and there is no tokenizer.json beside the weights",
+                )
+                .hint("`--tokenizer-file FILE` names it"));
+            }
+        };
+        let tokenizer = source.build(&text)?;
+        let (knows, vocab) = (tokenizer.vocab_size(), model.vocab);
+        if knows > vocab {
+            let why = format!("its tokenizer `{}` has {knows} tokens, and the model {vocab}", kind.word());
+            return Err(Error::new(Exit::Spec, format!("importing {}", self.path.display()), why)
+                .hint("`--tokenizer` names another, `--text` or `--tokenizer-file` what it is made from"));
+        }
+        if knows < vocab {
+            ui::note(&format!(
+                "its tokenizer has {knows} tokens, and the model {vocab}: the last {} stand for nothing",
+                vocab - knows
+            ));
+        }
+        let file = file.filter(|_| kind == TokenizerKind::File).map(|path| path.display().to_string());
+        Ok(Some(Tokens { source, tokenizer, file }))
+    }
+}
+
+/// Tokens of GPT-2.
+const GPT2_VOCAB: usize = 50_257;
+
+/// Adds a run to an experiment, which keeps its other runs. Others that import at the same time wait.
+fn register(root: &Root, experiment: &str, frozen: &FrozenRun) -> Result<()> {
+    let mut store = Store::open(root)?;
+    store.sync()?;
+    let path = root.experiment(experiment).join("lock");
+    let wait = Wait { what: "imports a model", patience: Duration::from_secs(60), is_asked: &|| false };
+    let _alone = wait
+        .take(&path)?
+        .ok_or_else(|| Error::new(Exit::Store, format!("waiting for {}", wait.holder(&path)), "it does not get on"))?;
+    store.sync()?;
+    let known = store.experiments()?.into_iter().find(|known| known.name == experiment);
+    let (axes, mut members): (Vec<String>, Vec<RunId>) = known.map_or_else(Default::default, |k| (k.axes, k.members));
+    if !members.contains(&frozen.id) {
+        members.push(frozen.id);
+        let expansion = Expansion { at: clock::now(), axes, members, spec: String::new() };
+        store.register(experiment, &expansion, std::slice::from_ref(frozen))?;
+    }
+    super::say_damage(&store)
+}

@@ -1,0 +1,464 @@
+//! What `torch.save` writes of Python's pickles, and nothing beyond: dicts, lists, tuples, numbers, text, and tensors.
+//!
+//! A pickle is a program, and Python runs whatever it calls. Here nothing is run: a call of anything but the few names that
+//! tensors are made of is an error. Values lie in one flat list and refer to each other by number, so that neither deep
+//! nesting nor a value that is used over and over takes more memory or stack than the file's own length.
+
+use std::collections::HashMap;
+
+/// The longest pickle that is read, in bytes: GPT-2 XL's with its optimizer has some 400,000.
+pub const LONGEST: usize = 8 << 20;
+
+/// A value, by its number.
+pub type Id = u32;
+
+/// One value.
+#[derive(Clone, Debug)]
+enum Value {
+    None,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+    Tuple(Vec<Id>),
+    List(Vec<Id>),
+    Dict(Vec<(Id, Id)>),
+    /// A name of a module: `torch._utils _rebuild_tensor_v2`.
+    Global(String),
+    /// A file of numbers: its type, its key.
+    Storage {
+        of: String,
+        key: String,
+    },
+    Tensor {
+        storage: Id,
+        offset: u64,
+        shape: Vec<u64>,
+        strides: Vec<u64>,
+    },
+}
+
+/// A tensor as a pickle tells of it; its numbers lie elsewhere.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor<'a> {
+    /// `torch FloatStorage`.
+    pub storage: &'a str,
+    /// The name of the file of its numbers.
+    pub key: &'a str,
+    /// How many numbers of that file come before its own.
+    pub offset: u64,
+    /// Its dimensions, outermost first.
+    pub shape: &'a [u64],
+    /// How many numbers lie between neighbours of each dimension.
+    pub strides: &'a [u64],
+}
+
+/// What a pickle holds.
+#[derive(Debug)]
+pub struct Tree {
+    values: Vec<Value>,
+    root: Id,
+}
+
+impl Tree {
+    /// Reads a pickle. Errors say what of it is none of what tensors need.
+    pub fn read(bytes: &[u8]) -> Result<Self, String> {
+        if bytes.len() > LONGEST {
+            return Err(format!("its pickle has {} bytes, more than {LONGEST}", bytes.len()));
+        }
+        let mut reader =
+            Reader { rest: bytes, values: Vec::new(), stack: Vec::new(), marks: Vec::new(), memo: HashMap::new() };
+        while !reader.step()? {}
+        let root = reader.pop()?;
+        Ok(Self { values: reader.values, root })
+    }
+
+    /// The outermost value.
+    pub fn root(&self) -> Id {
+        self.root
+    }
+
+    /// The value of a key that is a text; of several equal ones the last, as in Python.
+    pub fn get(&self, dict: Id, key: &str) -> Option<Id> {
+        let entries = self.entries(dict)?;
+        entries.iter().rev().find(|(k, _)| self.text(*k) == Some(key)).map(|(_, value)| *value)
+    }
+
+    /// The value of a key that is a number.
+    pub fn get_numbered(&self, dict: Id, key: i64) -> Option<Id> {
+        self.entries(dict)?.iter().rev().find(|(k, _)| self.int(*k) == Some(key)).map(|(_, value)| *value)
+    }
+
+    /// Keys and values of a dict, in its order.
+    pub fn entries(&self, id: Id) -> Option<&[(Id, Id)]> {
+        match self.value(id) {
+            Value::Dict(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
+    /// The members of a list.
+    pub fn list(&self, id: Id) -> Option<&[Id]> {
+        match self.value(id) {
+            Value::List(members) => Some(members),
+            _ => None,
+        }
+    }
+
+    /// A text.
+    pub fn text(&self, id: Id) -> Option<&str> {
+        match self.value(id) {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// An integer.
+    pub fn int(&self, id: Id) -> Option<i64> {
+        match self.value(id) {
+            Value::Int(n) => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// `True` or `False`.
+    pub fn bool(&self, id: Id) -> Option<bool> {
+        match self.value(id) {
+            Value::Bool(b) => Some(*b),
+            _ => None,
+        }
+    }
+
+    /// A number with or without a point.
+    pub fn number(&self, id: Id) -> Option<f64> {
+        match self.value(id) {
+            Value::Float(x) => Some(*x),
+            Value::Int(n) => Some(*n as f64),
+            _ => None,
+        }
+    }
+
+    /// A tensor.
+    pub fn tensor(&self, id: Id) -> Option<Tensor<'_>> {
+        let Value::Tensor { storage, offset, shape, strides } = self.value(id) else { return None };
+        let Value::Storage { of, key } = self.value(*storage) else { return None };
+        Some(Tensor { storage: of, key, offset: *offset, shape, strides })
+    }
+
+    fn value(&self, id: Id) -> &Value {
+        &self.values[id as usize]
+    }
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+    values: Vec<Value>,
+    stack: Vec<Id>,
+    /// How high the stack was at each open mark.
+    marks: Vec<usize>,
+    memo: HashMap<u32, Id>,
+}
+
+impl Reader<'_> {
+    /// One instruction of protocol 2; `true` after the last.
+    fn step(&mut self) -> Result<bool, String> {
+        match self.byte()? {
+            0x80 => match self.byte()? {
+                version @ 3.. => return Err(format!("it is a pickle of protocol {version}, and torch writes 2")),
+                _ => {}
+            },
+            b'.' => return Ok(true),
+            b'(' => self.marks.push(self.stack.len()),
+            b'N' => self.push(Value::None),
+            0x88 => self.push(Value::Bool(true)),
+            0x89 => self.push(Value::Bool(false)),
+            b'K' => self.int::<1>()?,
+            b'M' => self.int::<2>()?,
+            b'J' => {
+                let n = i32::from_le_bytes(self.array()?);
+                self.push(Value::Int(n.into()));
+            }
+            0x8a => self.long()?,
+            b'G' => {
+                let x = f64::from_be_bytes(self.array()?);
+                self.push(Value::Float(x));
+            }
+            b'X' => {
+                let length = u32::from_le_bytes(self.array()?) as usize;
+                let text = std::str::from_utf8(self.take(length)?).map_err(|e| format!("a text of it is none: {e}"))?;
+                let text = Value::Text(text.into());
+                self.push(text);
+            }
+            b'c' => {
+                let name = format!("{} {}", self.line()?, self.line()?);
+                self.push(Value::Global(name));
+            }
+            b')' => self.push(Value::Tuple(Vec::new())),
+            b']' => self.push(Value::List(Vec::new())),
+            b'}' => self.push(Value::Dict(Vec::new())),
+            n @ 0x85..=0x87 => {
+                let mut members = (0..n - 0x84).map(|_| self.pop()).collect::<Result<Vec<_>, _>>()?;
+                members.reverse();
+                self.push(Value::Tuple(members));
+            }
+            b't' => {
+                let members = self.to_mark()?;
+                self.push(Value::Tuple(members));
+            }
+            b'a' => {
+                let member = self.pop()?;
+                self.append(vec![member])?;
+            }
+            b'e' => {
+                let members = self.to_mark()?;
+                self.append(members)?;
+            }
+            b's' => {
+                let (value, key) = (self.pop()?, self.pop()?);
+                self.set(&[key, value])?;
+            }
+            b'u' => {
+                let pairs = self.to_mark()?;
+                self.set(&pairs)?;
+            }
+            b'q' => {
+                let number = self.byte()?;
+                self.remember(number.into())?;
+            }
+            b'r' => {
+                let number = u32::from_le_bytes(self.array()?);
+                self.remember(number)?;
+            }
+            b'h' => {
+                let number = self.byte()?;
+                self.recall(number.into())?;
+            }
+            b'j' => {
+                let number = u32::from_le_bytes(self.array()?);
+                self.recall(number)?;
+            }
+            b'Q' => self.storage()?,
+            b'R' => self.call()?,
+            b'b' => {
+                // What else an ordered dict of weights carries: the versions of its modules.
+                self.pop()?;
+                let object = self.top()?;
+                if !matches!(self.values[object as usize], Value::Dict(_)) {
+                    return Err("it sets the state of an object".into());
+                }
+            }
+            code => {
+                return Err(format!("its pickle has the instruction {code:#04x}, which torch's tensors do not need"));
+            }
+        }
+        Ok(false)
+    }
+
+    fn push(&mut self, value: Value) {
+        self.stack.push(self.values.len() as Id); // below LONGEST
+        self.values.push(value);
+    }
+
+    fn pop(&mut self) -> Result<Id, String> {
+        self.top()?;
+        self.stack.pop().ok_or_else(ended)
+    }
+
+    /// The uppermost value above the last mark.
+    fn top(&self) -> Result<Id, String> {
+        let floor = self.marks.last().copied().unwrap_or(0);
+        self.stack
+            .get(floor..)
+            .and_then(<[Id]>::last)
+            .copied()
+            .ok_or_else(|| "its pickle takes what it has not put".into())
+    }
+
+    /// What was put since the last mark.
+    fn to_mark(&mut self) -> Result<Vec<Id>, String> {
+        let mark = self.marks.pop().ok_or("its pickle goes back to a mark that it has not set")?;
+        Ok(self.stack.split_off(mark))
+    }
+
+    fn append(&mut self, members: Vec<Id>) -> Result<(), String> {
+        match self.top().map(|list| &mut self.values[list as usize])? {
+            Value::List(list) => list.extend(members),
+            _ => return Err("its pickle appends to what is no list".into()),
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, pairs: &[Id]) -> Result<(), String> {
+        match (self.top().map(|dict| &mut self.values[dict as usize])?, pairs.as_chunks()) {
+            (Value::Dict(dict), (pairs, [])) => dict.extend(pairs.iter().map(|&[key, value]| (key, value))),
+            _ => return Err("its pickle sets keys of what is no dict".into()),
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, number: u32) -> Result<(), String> {
+        self.memo.insert(number, self.top()?);
+        Ok(())
+    }
+
+    fn recall(&mut self, number: u32) -> Result<(), String> {
+        let id = self.memo.get(&number).ok_or("its pickle recalls what it has not remembered")?;
+        self.stack.push(*id);
+        Ok(())
+    }
+
+    /// `('storage', torch FloatStorage, '7', 'cpu', 2080)` becomes the storage that it names.
+    fn storage(&mut self) -> Result<(), String> {
+        let wrong = || "it names numbers elsewhere, and not as torch does".to_owned();
+        let id = self.pop()?;
+        let members = self.tuple(id).ok_or_else(wrong)?;
+        let &[kind, of, key, ..] = members else { return Err(wrong()) };
+        match [kind, of, key].map(|id| &self.values[id as usize]) {
+            [Value::Text(kind), Value::Global(of), Value::Text(key)] if kind == "storage" => {
+                let storage = Value::Storage { of: of.clone(), key: key.clone() };
+                self.push(storage);
+                Ok(())
+            }
+            _ => Err(wrong()),
+        }
+    }
+
+    /// Calls what tensors are made by.
+    fn call(&mut self) -> Result<(), String> {
+        let (arguments, callable) = (self.pop()?, self.pop()?);
+        let Value::Global(name) = &self.values[callable as usize] else {
+            return Err("its pickle calls what has no name".into());
+        };
+        let wrong = || format!("it calls {} in another way than torch does", name.replace(' ', "."));
+        let arguments = self.tuple(arguments).ok_or_else(wrong)?;
+        let made = match (name.as_str(), arguments) {
+            ("collections OrderedDict", []) => Value::Dict(Vec::new()),
+            ("torch._utils _rebuild_parameter", [data, ..]) => {
+                self.stack.push(*data);
+                return Ok(());
+            }
+            ("torch._utils _rebuild_tensor_v2", &[storage, offset, shape, strides, ..]) => {
+                let Value::Storage { .. } = self.values[storage as usize] else { return Err(wrong()) };
+                let offset = self.size(offset).ok_or_else(wrong)?;
+                let sizes = |id| self.tuple(id)?.iter().map(|id| self.size(*id)).collect::<Option<Vec<_>>>();
+                let (shape, strides) = sizes(shape).zip(sizes(strides)).ok_or_else(wrong)?;
+                Value::Tensor { storage, offset, shape, strides }
+            }
+            ("collections OrderedDict" | "torch._utils _rebuild_tensor_v2", _) => return Err(wrong()),
+            _ => return Err(format!("it calls {}, which no tensor needs; nothing was run", name.replace(' ', "."))),
+        };
+        self.push(made);
+        Ok(())
+    }
+
+    fn tuple(&self, id: Id) -> Option<&[Id]> {
+        match &self.values[id as usize] {
+            Value::Tuple(members) => Some(members),
+            _ => None,
+        }
+    }
+
+    fn size(&self, id: Id) -> Option<u64> {
+        match self.values[id as usize] {
+            Value::Int(n) => n.try_into().ok(),
+            _ => None,
+        }
+    }
+
+    /// An unsigned integer of `N` bytes.
+    fn int<const N: usize>(&mut self) -> Result<(), String> {
+        let n = self.array::<N>()?.iter().rev().fold(0, |n, byte| n << 8 | i64::from(*byte));
+        self.push(Value::Int(n));
+        Ok(())
+    }
+
+    /// An integer of so many bytes, in two's complement.
+    fn long(&mut self) -> Result<(), String> {
+        let length = self.byte()?.into();
+        let bytes = self.take(length)?;
+        if length > 8 {
+            return Err(format!("it has an integer of {length} bytes"));
+        }
+        let negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
+        let mut wide = if negative { [0xff; 8] } else { [0; 8] };
+        wide[..length].copy_from_slice(bytes);
+        self.push(Value::Int(i64::from_le_bytes(wide)));
+        Ok(())
+    }
+
+    fn byte(&mut self) -> Result<u8, String> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
+        let (array, rest) = self.rest.split_first_chunk().ok_or_else(ended)?;
+        self.rest = rest;
+        Ok(*array)
+    }
+
+    fn take(&mut self, length: usize) -> Result<&[u8], String> {
+        let (bytes, rest) = self.rest.split_at_checked(length).ok_or_else(ended)?;
+        self.rest = rest;
+        Ok(bytes)
+    }
+
+    /// A text up to the end of its line.
+    fn line(&mut self) -> Result<String, String> {
+        let length = self.rest.iter().position(|byte| *byte == b'\n').ok_or_else(ended)?;
+        let line = String::from_utf8_lossy(self.take(length)?).into_owned();
+        self.byte()?;
+        Ok(line)
+    }
+}
+
+fn ended() -> String {
+    "its pickle ends too early".into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_torch_writes_is_understood() {
+        // {'a': [1, 300, -2], 'b': (True, None, 0.5)}, as `pickle.dumps(…, 2)` writes it.
+        let bytes = b"\x80\x02}q\x00(X\x01\x00\x00\x00aq\x01]q\x02(K\x01M\x2c\x01J\xfe\xff\xff\xffeX\x01\x00\x00\x00bq\x03\x88NG?\xe0\x00\x00\x00\x00\x00\x00\x87q\x04u.";
+        let tree = Tree::read(bytes).unwrap();
+        let list = tree.list(tree.get(tree.root(), "a").unwrap()).unwrap();
+        assert_eq!(list.iter().map(|id| tree.int(*id).unwrap()).collect::<Vec<_>>(), [1, 300, -2]);
+        assert!(tree.get(tree.root(), "c").is_none());
+    }
+
+    #[test]
+    fn calls_are_refused_by_name_and_not_made() {
+        let system = b"\x80\x02cposix\nsystem\nq\x00X\x04\x00\x00\x00trueq\x01\x85q\x02Rq\x03.";
+        assert!(Tree::read(system).unwrap_err().contains("it calls posix.system"));
+        let object = b"\x80\x02ccollections\nCounter\n)\x81.";
+        assert!(Tree::read(object).unwrap_err().contains("0x81"));
+        assert!(Tree::read(b"\x80\x04.").unwrap_err().contains("protocol 4"));
+    }
+
+    #[test]
+    fn neither_depth_nor_repetition_takes_more_than_the_file() {
+        let deep = [vec![b'N'], vec![0x85; 1 << 20], vec![b'.']].concat();
+        drop(Tree::read(&deep).unwrap());
+        // Each round doubles what the value would be if it were written out.
+        let double = b"q\x00h\x00\x86".repeat(1000);
+        drop(Tree::read(&[&b"N"[..], &double[..], b"."].concat()).unwrap());
+        assert!(Tree::read(&vec![b'N'; LONGEST + 1]).is_err());
+        assert!(Tree::read(b"X\xff\xff\xff\xff").unwrap_err().contains("too early"));
+        assert!(Tree::read(b"\x8a\xff").unwrap_err().contains("too early"));
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic() {
+        let alphabet = b"\x80\x02.(NK\x01M\x8aGXc\n)]}\x85\x86\x87taesuqrhjQRb\x00\xff";
+        let mut rng = crate::base::rng::stream(1, "test/pickle");
+        for _ in 0..20_000 {
+            let length = crate::base::rng::below(&mut rng, 24);
+            let draw = |_| alphabet[crate::base::rng::below(&mut rng, alphabet.len() as u64) as usize];
+            let bytes: Vec<u8> = (0..length).map(draw).collect();
+            let _ = Tree::read(&bytes);
+        }
+    }
+}
