@@ -44,7 +44,7 @@
 //! before anybody sees the run; the scheduler
 //! writes `config.json` and the journals, to which `exp cancel` appends its requests, and by [`exec::slots`] who is on
 //! which device; [`store`] writes `exp.db`; [`data`] writes the token cache, [`exec::device`] the measured peaks beside
-//! it; `cli::report` writes what [`report`] draws.
+//! it; `cli::report` and `cli::attention` write what [`report`] draws.
 //!
 //! # Where to start
 //!

@@ -125,7 +125,7 @@ fn characters_are_numbered_by_code_point() {
     assert_eq!(data.tokenizer().decode(&(0..14).collect::<Vec<_>>()), "\n !ABERZaberzé");
     let error = data.tokenizer().encode("quay").unwrap_err();
     assert_eq!(error.exit, Exit::Spec);
-    assert!(error.to_string().contains("the corpus has no character 'q'"), "{error}");
+    assert!(error.to_string().contains("the tokenizer has no character 'q'"), "{error}");
     assert_eq!(data.tokenizer().decode(&[0, 14, u32::MAX]), "\n\u{fffd}\u{fffd}");
 }
 

@@ -20,6 +20,7 @@
 //!                                               went on from before it); of the damaged and bad the newest two are kept
 //! runs/<id16>/samples/step-N.attempt-K.txt      a text that the model wrote
 //! reports/<name>/                               pictures, tables
+//! reports/attention/                            pictures of attention weights, of any run
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -98,6 +99,11 @@ impl Root {
     /// The pictures and tables of an experiment.
     pub fn report(&self, experiment: &str) -> PathBuf {
         self.reports().join(experiment)
+    }
+
+    /// The pictures of attention weights.
+    pub fn attention(&self) -> PathBuf {
+        self.reports().join("attention")
     }
 
     /// How a path under the root is written down, so that the root may move.

@@ -1,8 +1,10 @@
 //! The command line: one file per command, each thin over the layers below.
 
+mod attention;
 mod cancel;
 mod completions;
 mod devices;
+mod eval;
 mod export;
 mod import;
 mod inspect;
@@ -51,6 +53,10 @@ enum Command {
     Resume(resume::Args),
     /// Stop a run, or all of an experiment: what runs writes a checkpoint, the rest is not begun
     Cancel(cancel::Args),
+    /// Measure how well a run's model predicts its corpus or another text
+    Eval(eval::Args),
+    /// Show where a run's heads look in a prompt: a table, and a picture of their attention weights
+    Attention(attention::Args),
     /// Draw the report of an experiment again
     Report(report::Args),
     /// List runs
@@ -118,6 +124,8 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Plan(args) => plan::run(root, &args),
         Command::Resume(args) => resume::run(root, &args),
         Command::Cancel(args) => cancel::run(root, &args),
+        Command::Eval(args) => eval::run(root, &args),
+        Command::Attention(args) => attention::run(root, &args),
         Command::Report(args) => report::run(root, &args),
         Command::Ls(args) => ls::run(root, &args),
         Command::Show(args) => show::run(root, &args),

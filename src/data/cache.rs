@@ -76,10 +76,16 @@ impl Stored {
     }
 }
 
-/// The cached tokens of what a config names; made where they are not there or damaged.
-pub fn find_or_make(config: &DataConfig, cache: &Path, is_asked: &dyn Fn() -> bool) -> Result<Cached> {
+/// The cached tokens of what a config names; made where they are not there or damaged. `source` stands for the tokenizer
+/// that the config names.
+pub fn find_or_make(
+    config: &DataConfig,
+    source: Option<Source>,
+    cache: &Path,
+    is_asked: &dyn Fn() -> bool,
+) -> Result<Cached> {
     let corpus = corpus::of(config)?;
-    let source = Source::of(config)?;
+    let source = source.map_or_else(|| Source::of(config), Ok)?;
     let key = corpus.key()?;
     let (folder, lock) = places(config, &key, &source.key(), cache);
     let mut stored = match load(&folder) {
@@ -161,7 +167,7 @@ fn make(
     let val_from = text_offset(&text.text, &*tokenizer, &ends, train_tokens)?;
     let hash = source.identify(blake3::hash(text.text.as_bytes()).to_hex().to_string());
     let info = describe(corpus, hash, &text, &*tokenizer, (train_tokens, total - train_tokens), val_from);
-    let (tokenizer, alphabet) = (config.tokenizer, tokenizer.alphabet());
+    let (tokenizer, alphabet) = (source.kind(), tokenizer.alphabet());
     let stored = Stored { format: FORMAT, token_bytes, tokenizer, alphabet, info };
     files::write_json(&aside.join("info.json"), &stored)?;
     put_in_place(aside, folder).doing(Exit::Store, doing)?;

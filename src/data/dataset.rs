@@ -66,14 +66,28 @@ impl Dataset {
     /// the context and n alone, not on the run or on how windows are grouped into batches, so that losses compare over a
     /// sweep. Panics as [`fill_train`](Self::fill_train).
     pub fn fill_eval(&self, split: Split, index: usize, batch: &mut Batch) {
-        let (name, tokens) = match split {
-            Split::Train => ("train", &self.train),
-            Split::Val => ("val", &self.val),
-        };
+        let (name, tokens) = (split.word(), self.split(split));
         for row in 0..batch.batch {
             let window = index * batch.batch + row;
             let mut rng = rng::stream(EVAL_SEED, &format!("eval/{}/{name}/{window}", self.info.hash));
             tokens.fill_window(&mut rng, row, batch);
+        }
+    }
+
+    /// Fills a batch with windows that follow each other without a gap or an overlap, the first of which begins at token
+    /// `start` of a split: every token from the one after `start` on is a target once. Panics where the split ends before
+    /// the batch does: it takes `start` + B·T + 1 tokens.
+    pub fn fill_walk(&self, split: Split, start: usize, batch: &mut Batch) {
+        let tokens = self.split(split);
+        tokens.copy(start, &mut batch.x);
+        tokens.copy(start + 1, &mut batch.y);
+    }
+
+    /// The tokens of a split.
+    fn split(&self, split: Split) -> &Tokens {
+        match split {
+            Split::Train => &self.train,
+            Split::Val => &self.val,
         }
     }
 

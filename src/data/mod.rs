@@ -17,6 +17,7 @@ use std::path::Path;
 pub use batch::Batch;
 pub use dataset::Dataset;
 
+use self::tokenizer::Source;
 use crate::{base::Result, spec::config::DataConfig};
 
 /// What is known of a tokenized corpus. Plain data: it is kept beside the cached tokens as JSON.
@@ -44,6 +45,25 @@ pub struct CorpusInfo {
 }
 
 impl CorpusInfo {
+    /// Tokens of a split.
+    pub fn tokens(&self, split: Split) -> u64 {
+        match split {
+            Split::Train => self.train_tokens,
+            Split::Val => self.val_tokens,
+        }
+    }
+
+    /// Characters per token of a split: what turns a loss per token into one per character.
+    pub fn chars_per_token_of(&self, split: Split) -> f64 {
+        match split {
+            Split::Val => self.chars_per_token,
+            Split::Train => {
+                let val_chars = (self.chars_per_token * self.val_tokens as f64).round();
+                (self.chars as f64 - val_chars) / self.train_tokens.max(1) as f64
+            }
+        }
+    }
+
     /// Whether both splits hold a window of `context` tokens and the token after it; if not, which one does not, and what
     /// it would need.
     pub fn check_context(&self, context: usize) -> Result<(), String> {
@@ -69,17 +89,33 @@ pub enum Split {
     Val,
 }
 
+impl Split {
+    /// `train` or `val`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Val => "val",
+        }
+    }
+}
+
 /// Tokenizes a corpus into the cache folder unless that is done, and says what is known of it. Safe when many processes
 /// do it at once: one works, the others wait for it as long as it gets on. Errors are
 /// [`Exit::Spec`](crate::base::Exit) where the text or the tokenizer's file is at fault,
 /// [`Exit::Store`](crate::base::Exit) where the cache cannot be written.
 pub fn prepare(config: &DataConfig, cache: &Path) -> Result<CorpusInfo> {
-    Ok(cache::find_or_make(config, cache, &|| false)?.stored.info)
+    Ok(cache::find_or_make(config, None, cache, &|| false)?.stored.info)
 }
 
 /// Maps a tokenized corpus into memory; [prepares](prepare) it where that was not done. Errors as there, and
 /// [`Exit::Interrupted`](crate::base::Exit) where `is_asked` says while another process is waited for that somebody asks
 /// to stop.
 pub fn open(config: &DataConfig, cache: &Path, is_asked: &dyn Fn() -> bool) -> Result<Dataset> {
-    Dataset::open(cache::find_or_make(config, cache, is_asked)?)
+    Dataset::open(cache::find_or_make(config, None, cache, is_asked)?)
+}
+
+/// As [`open`], with a tokenizer that comes from elsewhere in the place of the config's: a model reads every text by the
+/// tokens that it was trained on.
+pub fn open_with(config: &DataConfig, source: Source, cache: &Path, is_asked: &dyn Fn() -> bool) -> Result<Dataset> {
+    Dataset::open(cache::find_or_make(config, Some(source), cache, is_asked)?)
 }

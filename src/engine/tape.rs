@@ -6,7 +6,7 @@ mod gpt;
 mod muon;
 mod position;
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{cell::RefCell, collections::BTreeMap, ops::Range};
 
 use candle_core::{DType, Device, Tensor, Var, backprop::GradStore};
 use gpt::Gpt;
@@ -103,7 +103,27 @@ impl Tape {
         let weight = |var: &Var| if training.is_some() { var.as_tensor().clone() } else { var.as_detached_tensor() };
         let names = self.layout.params().iter().map(|p| p.name.clone());
         let weights: BTreeMap<_, _> = names.zip(self.params.iter().map(weight)).collect();
-        f(&Gpt { config: &self.config, weights: &weights, dtype: self.dtype, dropout: training })
+        f(&Gpt { config: &self.config, weights: &weights, dtype: self.dtype, dropout: training, probe: None })
+    }
+
+    /// The attention weights of each layer over a row of T tokens, after softmax and without dropout: (H, T, T), queries
+    /// by keys.
+    ///
+    /// # Errors
+    /// Where there are no tokens, more than the context, or others than the vocabulary has.
+    pub fn attention(&self, tokens: &[u32]) -> Result<Vec<Vec<f32>>> {
+        self.check(tokens, 1)?;
+        let layers = RefCell::new(Vec::with_capacity(self.config.model.layers));
+        let see = |weights: &Tensor| -> candle_core::Result<()> {
+            layers.borrow_mut().push(weights.flatten_all()?.to_vec1()?);
+            Ok(())
+        };
+        let run = || {
+            let tokens = self.tokens(tokens, 1)?;
+            self.with_model(None, |gpt| Gpt { probe: Some(&see), ..*gpt }.logits(&tokens))
+        };
+        run().map_err(|e| explain("computing attention weights", e))?;
+        Ok(layers.take())
     }
 
     /// (B, T) tokens on the device.

@@ -294,8 +294,8 @@ fn heed_cancels(folder: &RunFolder, stop: &Stop) -> Result<()> {
     })
 }
 
-/// rayon's own pool, and with it every parallel loop of this process.
-fn limit_threads(threads: usize) -> Result<()> {
+/// Sets how many threads rayon's own pool has, and with it every parallel loop of this process; once, before the first.
+pub fn limit_threads(threads: usize) -> Result<()> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
     pool.build_global().doing(Exit::Unexpected, || format!("starting {threads} threads"))
 }

@@ -33,20 +33,29 @@ const MARKER_SPACING: f64 = 26.0;
 /// The picture of `figure` as a PNG.
 pub fn png(figure: &Figure) -> Result<Vec<u8>> {
     let plan = layout(figure);
-    let (width, height) = (plan.size.0 as usize, plan.size.1 as usize);
+    picture(plan.size, &figure.title, |pen| paint(pen, &plan))
+}
+
+/// A PNG of that width and height, with what `paint` draws. `title` names it where that fails.
+pub(super) fn picture(
+    (width, height): (f64, f64),
+    title: &str,
+    paint: impl for<'a> FnOnce(&Pen<BitMapBackend<'a>>) -> Drawn<BitMapBackend<'a>>,
+) -> Result<Vec<u8>> {
+    let (width, height) = (width as usize, height as usize);
     let finer = finer(height);
     let fine = (width * finer, height * finer);
     let mut canvas = vec![0xffu8; 3 * fine.0 * fine.1];
     {
         let area = BitMapBackend::with_buffer(&mut canvas, (fine.0 as u32, fine.1 as u32)).into_drawing_area();
-        failing(paint(&Pen::new(&area, finer as f64), &plan), figure)?;
-        failing(area.present(), figure)?;
+        failing(paint(&Pen::new(&area, finer as f64)), title)?;
+        failing(area.present(), title)?;
     }
-    failing(encode(&reduce(&canvas, fine.0, finer), width as u32, height as u32), figure)
+    failing(encode(&reduce(&canvas, fine.0, finer), width as u32, height as u32), title)
 }
 
-fn failing<T, E: Display + 'static>(result: std::result::Result<T, E>, figure: &Figure) -> Result<T> {
-    result.doing(Exit::Unexpected, || format!("drawing the picture \"{}\"", figure.title))
+fn failing<T, E: Display + 'static>(result: std::result::Result<T, E>, title: &str) -> Result<T> {
+    result.doing(Exit::Unexpected, || format!("drawing the picture \"{title}\""))
 }
 
 /// Averages squares of `finer` × `finer` pixels. `width`: of a row of `canvas`, in pixels.

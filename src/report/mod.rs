@@ -6,6 +6,7 @@
 //!                     └─summary, csv─────────────────► summary.md, summary.csv
 //! ```
 
+pub mod attention;
 mod csv;
 mod curves;
 mod decimate;

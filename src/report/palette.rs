@@ -74,6 +74,35 @@ pub fn faint(ink: Ink) -> RGBColor {
     RGBColor(mix(r), mix(g), mix(b))
 }
 
+/// A colour for a share from 0 to 1: from nearly white over green and blue to a dark violet. Lightness falls evenly and
+/// neighbours are about equally far apart in OKLab (Ottosson, 2020), so that equal differences look equal, to every kind of
+/// colour vision and in grey. What is no number is grey.
+pub fn sequential(share: f64) -> RGBColor {
+    if share.is_nan() {
+        return RGBColor(0xb0, 0xb0, 0xb0);
+    }
+    let t = share.clamp(0.0, 1.0);
+    let chroma = 0.022 + 0.05 * (t * std::f64::consts::PI).sin() + 0.05 * t;
+    let hue = (110.0 + 180.0 * t).to_radians();
+    oklab(0.97 - 0.69 * t, chroma * hue.cos(), chroma * hue.sin())
+}
+
+/// A colour of OKLab in sRGB.
+fn oklab(lightness: f64, a: f64, b: f64) -> RGBColor {
+    let l = (lightness + 0.396_337_777_4 * a + 0.215_803_757_3 * b).powi(3);
+    let m = (lightness - 0.105_561_345_8 * a - 0.063_854_172_8 * b).powi(3);
+    let s = (lightness - 0.089_484_177_5 * a - 1.291_485_548_0 * b).powi(3);
+    let encode = |x: f64| {
+        let x = if x <= 0.003_130_8 { 12.92 * x } else { 1.055 * x.powf(1.0 / 2.4) - 0.055 };
+        (x.clamp(0.0, 1.0) * 255.0).round() as u8
+    };
+    RGBColor(
+        encode(4.076_741_662_1 * l - 3.307_711_591_3 * m + 0.230_969_929_2 * s),
+        encode(-1.268_438_004_6 * l + 2.609_757_401_1 * m - 0.341_319_396_5 * s),
+        encode(-0.004_196_086_3 * l - 0.703_418_614_7 * m + 1.707_614_701_0 * s),
+    )
+}
+
 /// The corners of the marker of an ink around `at`.
 pub fn marker(ink: Ink, at: (f64, f64), radius: f64) -> Vec<(f64, f64)> {
     let shape = match ink {

@@ -34,6 +34,12 @@ fn font(size: f64, weight: Weight) -> PxScaleFont<&'static FontRef<'static>> {
     font.as_scaled(PxScale::from(size as f32 * line_in_em))
 }
 
+/// Whether the font has a letter to be seen for a character.
+pub fn has_glyph(c: char) -> bool {
+    let glyph = REGULAR.glyph_id(c);
+    glyph.0 != 0 && REGULAR.outline(glyph).is_some()
+}
+
 /// The width of `text` in pixels.
 pub fn width(text: &str, size: f64, weight: Weight) -> f64 {
     let mut end = 0.0;

@@ -9,7 +9,7 @@ mod here;
 mod needs;
 mod plan;
 mod queue;
-mod signals;
+pub mod signals;
 mod task;
 
 pub use dispatch::{Options, Outside, dispatch, dispatch_on};

@@ -86,7 +86,7 @@ fn stem(path: &Path) -> Result<String> {
 }
 
 /// Reads `key=value` as given to `--set`. Its paths are relative to the current folder.
-fn read_argument(argument: &str) -> Result<Layer> {
+pub(super) fn read_argument(argument: &str) -> Result<Layer> {
     let flag = "--set ";
     let source = Source::argument(format!("{flag}{argument}"));
     let place = |text: &str| Place {

@@ -30,6 +30,7 @@ pub mod config;
 pub mod identity;
 pub mod leaf;
 
+mod amend;
 mod check;
 mod inherit;
 mod kind;
@@ -42,6 +43,7 @@ mod sweep;
 mod syntax;
 mod tree;
 
+pub use amend::amend;
 pub use config::RunConfig;
 pub use kind::Kind;
 pub use layer::name_fault;

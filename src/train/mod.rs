@@ -1,10 +1,12 @@
 //! The training loop: one run from its frozen config to its last step, by nanoGPT's rules. It knows no tensor and no
 //! file but its checkpoints; what happens it says as events.
 
+pub mod attention;
 pub mod checkpoint;
 pub mod eval;
 pub mod generate;
 pub mod schedule;
+pub mod score;
 mod trained;
 
 use std::{

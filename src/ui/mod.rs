@@ -2,6 +2,7 @@
 //! where standard error is a terminal and `NO_COLOR` is not set.
 
 pub mod format;
+pub mod progress;
 pub mod screen;
 pub mod table;
 

@@ -41,7 +41,7 @@ impl Tokenizer for Chars {
     fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let id = |c: char| match self.ids.get(c as usize) {
             Some(&id) if id != ABSENT => Ok(id),
-            _ => Err(Error::new(Exit::Spec, "encoding text", format!("the corpus has no character {c:?}"))
+            _ => Err(Error::new(Exit::Spec, "encoding text", format!("the tokenizer has no character {c:?}"))
                 .hint("the tokenizer `char` knows the characters of its corpus alone; `byte` and `gpt2` know all")),
         };
         text.chars().map(id).collect()

@@ -47,15 +47,21 @@ pub fn keep(source: &Source, alphabet: Option<String>, root: &Root, run: &RunFol
     files::write_new(&path, &text).map(drop)
 }
 
-/// The tokenizer that is kept with a run; `None` where none is.
+/// The tokenizer that is kept with a run; `None` where none is. Errors as [`kept_source`].
+pub fn kept(root: &Root, run: &RunFolder) -> Result<Option<Box<dyn Tokenizer>>> {
+    // What was kept needs no text.
+    kept_source(root, run)?.map(|source| source.build("")).transpose()
+}
+
+/// What the tokenizer is made from that is kept with a run, whatever text it is for; `None` where none is.
 ///
 /// # Errors
 /// [`Exit::Store`] where it cannot be read, or is not what was kept.
-pub fn kept(root: &Root, run: &RunFolder) -> Result<Option<Box<dyn Tokenizer>>> {
+pub fn kept_source(root: &Root, run: &RunFolder) -> Result<Option<Source>> {
     let Some(kept) = read(run)? else { return Ok(None) };
     let damaged = |path: &Path, why: String| Error::new(Exit::Store, format!("reading {}", path.display()), why);
     let source = match (kept.tokenizer, &kept.file) {
-        (TokenizerKind::Char, _) => Source::Char,
+        (TokenizerKind::Char, _) => Source::Alphabet(kept.alphabet.unwrap_or_default()),
         (TokenizerKind::Byte, _) => Source::Byte,
         (TokenizerKind::Gpt2, _) => Source::Gpt2,
         (TokenizerKind::File, Some(hash)) => {
@@ -68,7 +74,7 @@ pub fn kept(root: &Root, run: &RunFolder) -> Result<Option<Box<dyn Tokenizer>>> 
         }
         (TokenizerKind::File, None) => return Err(damaged(&run.tokenizer(), "it names no tokenizer's file".into())),
     };
-    source.restore(kept.alphabet.as_deref()).map(Some)
+    Ok(Some(source))
 }
 
 /// The file that a run's tokenizer is, where it is one.

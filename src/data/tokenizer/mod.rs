@@ -13,7 +13,7 @@ mod stream;
 use self::{bytes::Bytes, chars::Chars, gpt2::Gpt2};
 pub use self::{
     file::TokenizerFile,
-    kept::{differ, keep, kept, kept_file},
+    kept::{differ, keep, kept, kept_file, kept_source},
     stream::TextStream,
 };
 use crate::{
@@ -46,6 +46,8 @@ pub trait Tokenizer: Send + Sync {
 pub enum Source {
     /// The characters of the corpus.
     Char,
+    /// Those characters, whatever the corpus has.
+    Alphabet(String),
     /// Nothing.
     Byte,
     /// GPT-2's vocabulary, which is part of the program.
@@ -76,18 +78,19 @@ impl Source {
     /// The word for it in a spec.
     pub fn kind(&self) -> TokenizerKind {
         match self {
-            Self::Char => TokenizerKind::Char,
+            Self::Char | Self::Alphabet(_) => TokenizerKind::Char,
             Self::Byte => TokenizerKind::Byte,
             Self::Gpt2 => TokenizerKind::Gpt2,
             Self::File(_) => TokenizerKind::File,
         }
     }
 
-    /// What tokens follow from beside the text: the kind, and the hash of the file.
+    /// What tokens follow from beside the text: the kind, and the hash of the characters or the file.
     pub fn key(&self) -> String {
         let kind = self.kind().word();
         match self {
             Self::File(file) => format!("{kind} {}", file.hash()),
+            Self::Alphabet(chars) => format!("{kind} {}", blake3::hash(chars.as_bytes())),
             _ => kind.into(),
         }
     }
@@ -111,6 +114,7 @@ impl Source {
     pub fn build(&self, text: &str) -> Result<Box<dyn Tokenizer>> {
         Ok(match self {
             Self::Char => Box::new(Chars::of(text)),
+            Self::Alphabet(chars) => Box::new(Chars::of(chars)),
             Self::Byte => Box::new(Bytes),
             Self::Gpt2 => Box::new(Gpt2::new()),
             Self::File(file) => Box::new(file.parse()?),

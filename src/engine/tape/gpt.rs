@@ -18,6 +18,9 @@ use crate::{
     },
 };
 
+/// What sees the attention weights (B, H, T, T) of each layer as they are computed, after softmax and before dropout.
+pub type Probe<'a> = dyn Fn(&Tensor) -> Result<()> + 'a;
+
 /// The network over one set of weights.
 pub struct Gpt<'a> {
     /// The shape and switches of the model, and the seed of its dropout masks.
@@ -28,6 +31,8 @@ pub struct Gpt<'a> {
     pub dtype: DType,
     /// Where in the run the batch stands, which its dropout masks follow from; `None` drops nothing.
     pub dropout: Option<Place>,
+    /// Who wants to see the attention weights, if anybody does.
+    pub probe: Option<&'a Probe<'a>>,
 }
 
 impl Gpt<'_> {
@@ -98,6 +103,7 @@ impl Gpt<'_> {
         let k = repeat(&k, m.heads / m.kv_heads)?; // (B, H, T, W)
         let v = repeat(&heads(d + m.kv_heads * width, m.kv_heads)?, m.heads / m.kv_heads)?; // (B, H, T, W)
         let weights = attention_weights(&q, &k, 1.0 / (width as f64).sqrt())?; // (B, H, T, T)
+        self.probe.map_or(Ok(()), |see| see(&weights))?;
         let weights = self.dropout(weights, layer, Site::Attention)?.to_dtype(self.dtype)?;
         let y = weights.matmul(&v)?.transpose(1, 2)?.reshape((b, t, d))?; // heads side by side again
         self.linear(&format!("{h}.c_proj"), &y)?.to_dtype(DType::F32) // (B, T, D)

@@ -2,7 +2,7 @@
 
 mod figures;
 mod page;
-mod pictures;
+pub(super) mod pictures;
 
 use serde_json::{Value, json};
 

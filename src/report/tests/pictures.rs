@@ -12,7 +12,7 @@ use super::{
 };
 
 /// The box (left, top, right, bottom) that a label fills, from the capitals' height to the descenders.
-fn bounds(label: &Label) -> (f64, f64, f64, f64) {
+pub fn bounds(label: &Label) -> (f64, f64, f64, f64) {
     let w = label.width();
     let start = match label.align {
         Align::Start => 0.0,
@@ -28,7 +28,7 @@ fn bounds(label: &Label) -> (f64, f64, f64, f64) {
     }
 }
 
-fn overlap(a: (f64, f64, f64, f64), b: (f64, f64, f64, f64)) -> bool {
+pub fn overlap(a: (f64, f64, f64, f64), b: (f64, f64, f64, f64)) -> bool {
     a.0 < b.2 && b.0 < a.2 && a.1 < b.3 && b.1 < a.3
 }
 
@@ -60,7 +60,7 @@ fn no_label_is_cut_off_covers_data_or_another_label() {
 }
 
 /// Width, height and pixels.
-fn decoded(bytes: &[u8]) -> (usize, usize, Vec<[u8; 3]>) {
+pub fn decoded(bytes: &[u8]) -> (usize, usize, Vec<[u8; 3]>) {
     let mut reader = png::Decoder::new(std::io::Cursor::new(bytes)).read_info().unwrap();
     let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
     let info = reader.next_frame(&mut pixels).unwrap();
@@ -87,7 +87,7 @@ fn every_report_draws_and_none_of_its_pictures_is_blank() {
 }
 
 /// Writes a file below the folder that `EXP_REPORT_SAMPLES` names, where it is set: to look at what is drawn here.
-fn show(name: &str, file: &str, bytes: &[u8]) {
+pub fn show(name: &str, file: &str, bytes: &[u8]) {
     if let Some(folder) = std::env::var_os("EXP_REPORT_SAMPLES") {
         let folder = PathBuf::from(folder).join(name);
         std::fs::create_dir_all(&folder).unwrap();

@@ -1,0 +1,227 @@
+//! `exp eval` as people see it: real runs, their stored losses, and other texts.
+
+mod lab;
+
+use std::{fs, process::Stdio};
+
+use exp::{
+    data::tokenizer::{self, Tokenizer},
+    engine::{self, Engine, Part},
+    train::{Trained, Which},
+};
+use lab::{Lab, answer, until};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const TINY: &str = "
+experiment: tiny
+model: {layers: 1, heads: 2, d_model: 16, context: 16}
+data: {corpus_chars: 20000}
+train: {steps: 12, batch: 4, lr: 1e-2}
+eval: {every: 4, batches: 3, batch: 4}
+checkpoint: {keep_last: 5}
+";
+
+/// A root in which a spec was run, and the id of its one run.
+fn trained(folder: &tempfile::TempDir, spec: &str) -> (Lab, String) {
+    let lab = Lab::at(folder.path());
+    let (code, said) = lab.run(spec);
+    assert_eq!(code, Some(0), "{said}");
+    let id = lab.rows()[0].id.to_string();
+    (lab, id)
+}
+
+fn eval(lab: &Lab, id: &str, options: &[&str]) -> Value {
+    let output = lab.exp(&[&["eval", id, "--json"], options].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{options:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn refused(lab: &Lab, id: &str, options: &[&str], code: i32) -> String {
+    let (exit, said) = answer(lab.exp(&[&["eval", id], options].concat()).output().unwrap());
+    assert_eq!(exit, Some(code), "{options:?}: {said}");
+    said
+}
+
+/// The run's engine with the weights of a checkpoint, and its tokenizer.
+fn model(lab: &Lab, which: Which) -> (Box<dyn Engine>, Box<dyn Tokenizer>) {
+    let trained = Trained::load(&lab.folder(), which).unwrap();
+    let mut engine = engine::build(&trained.frozen.config, trained.frozen.vocab_size, "cpu", 1).unwrap();
+    engine.write(Part::Params, &trained.weights).unwrap();
+    (engine, tokenizer::kept(&lab.root, &lab.folder()).unwrap().unwrap())
+}
+
+/// The mean of -log p of every token but the first, each window of `context` by itself; from logits, in f64.
+fn walked(engine: &mut dyn Engine, tokens: &[u32], context: usize) -> f64 {
+    let mut sum = 0.0;
+    for start in (0..tokens.len() - 1).step_by(context) {
+        let end = (start + context).min(tokens.len() - 1);
+        let logits = engine.logits(&tokens[start..end], 1).unwrap();
+        for (row, &next) in logits.chunks_exact(logits.len() / (end - start)).zip(&tokens[start + 1..=end]) {
+            let total: f64 = row.iter().map(|&x| f64::from(x).exp()).sum();
+            sum += total.ln() - f64::from(row[next as usize]);
+        }
+    }
+    sum / (tokens.len() - 1) as f64
+}
+
+fn close(a: &Value, b: f64) {
+    let a = a.as_f64().unwrap();
+    assert!((a - b).abs() < 1e-5 * b.abs(), "{a} is not {b}");
+}
+
+#[test]
+fn the_loss_of_every_checkpoint_is_the_stored_one_to_the_bit() {
+    for engine in ["cpu", "tape"] {
+        let folder = tempfile::tempdir().unwrap();
+        let (lab, id) = trained(&folder, &format!("{TINY}run: {{engine: {engine}}}\n"));
+        let row = &lab.rows()[0];
+        let metrics = lab.store().metrics(&row.id).unwrap();
+        let stored = |name: &str, step: u64| {
+            let (_, curve) = metrics.iter().find(|(metric, _)| *metric == name).unwrap();
+            curve.iter().find(|(at, _)| *at == step).unwrap().1
+        };
+        let best = row.best.unwrap().0;
+        for (which, step) in [("best", best), ("last", 12), ("4", 4), ("8", 8)] {
+            let val = eval(&lab, &id[..8], &["--checkpoint", which, "--threads", "2"]);
+            assert_eq!((&val["step"], &val["engine"], &val["split"]), (&step.into(), &engine.into(), &"val".into()));
+            assert_eq!(val["loss"].as_f64(), Some(stored("val/loss", step)), "{engine}, {which}");
+            assert_eq!(val["bits_per_char"].as_f64(), Some(stored("val/bits_per_char", step)));
+            assert_eq!((&val["windows"], &val["tokens"], &val["run"]), (&12.into(), &192.into(), &id.as_str().into()));
+            close(&val["perplexity"], stored("val/loss", step).exp());
+            let train = eval(&lab, &id, &["--checkpoint", which, "--split", "train"]);
+            assert_eq!(train["loss"].as_f64(), Some(stored("eval/train_loss", step)));
+        }
+        let said = refused(&lab, &id, &["--checkpoint", "5"], 2);
+        assert!(said.contains("no checkpoint after step 5") && said.contains("4, 8, 12"), "{said}");
+        assert_eq!(
+            fs::read_dir(folder.path().join("runs/cache/tokens")).unwrap().flatten().count(),
+            2,
+            "with the lock"
+        );
+    }
+}
+
+#[test]
+fn all_of_a_split_is_walked_once_whatever_the_batch() {
+    let folder = tempfile::tempdir().unwrap();
+    let (lab, id) = trained(&folder, TINY);
+    let (mut engine, tokenizer) = model(&lab, Which::Best);
+    let text = exp::data::playbook::Playbook::generate(1, 20_000).unwrap().text;
+    let tokens = tokenizer.encode(&text).unwrap();
+    let (train, val) = tokens.split_at((tokens.len() as f64 * 0.9) as usize);
+    for (split, tokens) in [("val", val), ("train", train)] {
+        assert!(!(tokens.len() - 1).is_multiple_of(16), "the last window is a shorter one");
+        let want = walked(&mut *engine, tokens, 16);
+        for options in [&["--batch", "64"][..], &["--batch", "7", "--threads", "1"], &[]] {
+            let score = eval(&lab, &id, &[&["--all", "--split", split], options].concat());
+            close(&score["loss"], want);
+            close(&score["bits_per_char"], want / 2f64.ln());
+            assert_eq!(score["tokens"], tokens.len() - 1);
+            assert_eq!(score["windows"], (tokens.len() - 1).div_ceil(16));
+        }
+    }
+    let twelve = eval(&lab, &id, &[]);
+    close(&eval(&lab, &id, &["--windows", "12", "--batch", "5"])["loss"], twelve["loss"].as_f64().unwrap());
+    let more = eval(&lab, &id, &["--windows", "30"]);
+    assert!(more["loss"] != twelve["loss"] && more["tokens"] == 480, "{more}");
+    let table = lab.exp(&["eval", &id]).output().unwrap();
+    let table = String::from_utf8(table.stdout).unwrap();
+    for word in [&format!("{:.4} nats per token", twelve["loss"].as_f64().unwrap()), "playbook, val split", "192 in 12"]
+    {
+        assert!(table.contains(word), "{table}");
+    }
+}
+
+#[test]
+fn another_text_is_read_by_the_run_s_tokens() {
+    let folder = tempfile::tempdir().unwrap();
+    let (lab, id) = trained(&folder, TINY);
+    let (mut engine, tokenizer) = model(&lab, Which::Last);
+    // Other letters in other numbers: a new alphabet would give other ids.
+    let text = "so the sea was the one that sees us at noon\n".repeat(40);
+    let path = folder.path().join("sea: one, two.txt");
+    fs::write(&path, &text).unwrap();
+    let tokens = tokenizer.encode(&text).unwrap();
+    let val = &tokens[(tokens.len() as f64 * 0.9) as usize..];
+    let want = walked(&mut *engine, val, 16);
+    let name = path.to_str().unwrap();
+    let by_text = eval(&lab, &id, &["--text", name, "--all", "--checkpoint", "last"]);
+    close(&by_text["loss"], want);
+    close(&by_text["bits_per_char"], want / 2f64.ln());
+    assert_eq!((&by_text["corpus"], &by_text["tokens"]), (&name.into(), &(val.len() - 1).into()));
+    fs::copy(&path, folder.path().join("plain.txt")).unwrap();
+    let plain = format!("data.path={}", folder.path().join("plain.txt").display());
+    let by_set = ["--set", "corpus=text", "--set", &plain, "--all", "--checkpoint", "last"];
+    assert_eq!(eval(&lab, &id, &by_set)["loss"], by_text["loss"]);
+    let half = eval(&lab, &id, &["--text", name, "--set", "val_fraction=0.5", "--all"]);
+    assert_eq!(half["tokens"], tokens.len() - tokens.len() / 2 - 1);
+    assert_eq!(eval(&lab, &id, &["--set", "corpus_seed=1"])["loss"], eval(&lab, &id, &[])["loss"]);
+    assert_ne!(eval(&lab, &id, &["--set", "corpus_seed=2"])["loss"], eval(&lab, &id, &[])["loss"]);
+
+    fs::write(&path, format!("{text}¿")).unwrap();
+    let said = refused(&lab, &id, &["--text", name], 3);
+    assert!(said.contains("no character '¿'") && said.contains(&id[..8]) && said.contains("hint:"), "{said}");
+    let gone = refused(&lab, &id, &["--text", "nowhere.txt"], 3);
+    assert!(gone.contains("nowhere.txt: there is no such file"), "{gone}");
+    fs::write(&path, "too short").unwrap();
+    let short = refused(&lab, &id, &["--text", name, "--split", "train"], 3);
+    assert!(short.contains("the train split has 8 tokens, and 17 are needed") && short.contains("`--all`"), "{short}");
+    assert_eq!(eval(&lab, &id, &["--text", name, "--split", "train", "--all"])["tokens"], 7);
+    let other = refused(&lab, &id, &["--set", "lr=1"], 2);
+    assert!(other.contains("`train.lr` cannot be set here"), "{other}");
+    let other = refused(&lab, &id, &["--set", "tokenizer=byte"], 2);
+    assert!(other.contains("its tokens are what they are"), "{other}");
+    refused(&lab, &id, &["--all", "--windows", "3"], 2);
+    refused(&lab, "ffffffff", &[], 2);
+}
+
+#[test]
+fn a_run_outlives_its_corpus() {
+    let folder = tempfile::tempdir().unwrap();
+    let (corpus, other) = (folder.path().join("corpus.txt"), folder.path().join("other.txt"));
+    fs::write(&corpus, "what is here today may be gone tomorrow. ".repeat(60)).unwrap();
+    fs::write(&other, "tomorrow is here. ".repeat(60)).unwrap();
+    let spec = TINY.replace("{corpus_chars: 20000}", "{corpus: text, path: corpus.txt}");
+    let (lab, id) = trained(&folder, &spec);
+    let other = other.to_str().unwrap();
+    let before = eval(&lab, &id, &["--text", other]);
+
+    let kept = lab.folder().tokenizer();
+    let text = fs::read(&kept).unwrap();
+    fs::remove_file(&kept).unwrap(); // as in runs from before it was kept
+    assert_eq!(eval(&lab, &id, &["--text", other]), before);
+    assert_eq!(fs::read(&kept).unwrap(), text, "it is kept from then on");
+    fs::remove_file(&kept).unwrap();
+    fs::write(&corpus, "something else altogether. ".repeat(60)).unwrap();
+    let said = refused(&lab, &id, &["--text", other], 3);
+    assert!(said.contains("none is kept with it") && said.contains("put the corpus back"), "{said}");
+    let said = refused(&lab, &id, &[], 3);
+    assert!(said.contains("not what it was") && said.contains("--text"), "{said}");
+
+    fs::write(&kept, text).unwrap();
+    fs::remove_file(&corpus).unwrap();
+    assert_eq!(eval(&lab, &id, &["--text", other]), before);
+    let said = refused(&lab, &id, &[], 3);
+    assert!(said.contains("corpus.txt: there is no such file") && said.contains("--text"), "{said}");
+}
+
+#[test]
+#[cfg(target_os = "linux")] // where a process says which signals it handles
+fn ctrl_c_ends_a_long_walk_with_130() {
+    let folder = tempfile::tempdir().unwrap();
+    let (lab, id) = trained(&folder, TINY);
+    let text = folder.path().join("long.txt");
+    fs::write(&text, "the same sea\n".repeat(400_000)).unwrap();
+    let text = text.to_str().unwrap();
+    let mut command = lab.exp(&["eval", &id, "--text", text, "--all", "--split", "train", "--batch", "1"]);
+    let child = lab::Started(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let status = format!("/proc/{}/status", child.0.id());
+    until("it handles SIGINT", || {
+        let status = fs::read_to_string(&status).ok()?;
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?.trim().to_owned();
+        (u64::from_str_radix(&caught, 16).ok()? & (1 << 1) != 0).then_some(())
+    });
+    child.signal(Signal::INT);
+    assert_eq!(child.exit(), Some(130));
+}
