@@ -163,10 +163,11 @@ impl Reader<'_> {
     /// One instruction of protocol 2; `true` after the last.
     fn step(&mut self) -> Result<bool, String> {
         match self.byte()? {
-            0x80 => match self.byte()? {
-                version @ 3.. => return Err(format!("it is a pickle of protocol {version}, and torch writes 2")),
-                _ => {}
-            },
+            0x80 => {
+                if let version @ 3.. = self.byte()? {
+                    return Err(format!("it is a pickle of protocol {version}, and torch writes 2"));
+                }
+            }
             b'.' => return Ok(true),
             b'(' => self.marks.push(self.stack.len()),
             b'N' => self.push(Value::None),
@@ -202,7 +203,7 @@ impl Reader<'_> {
                 self.push(Value::Tuple(members));
             }
             b't' => {
-                let members = self.to_mark()?;
+                let members = self.since_mark()?;
                 self.push(Value::Tuple(members));
             }
             b'a' => {
@@ -210,7 +211,7 @@ impl Reader<'_> {
                 self.append(vec![member])?;
             }
             b'e' => {
-                let members = self.to_mark()?;
+                let members = self.since_mark()?;
                 self.append(members)?;
             }
             b's' => {
@@ -218,7 +219,7 @@ impl Reader<'_> {
                 self.set(&[key, value])?;
             }
             b'u' => {
-                let pairs = self.to_mark()?;
+                let pairs = self.since_mark()?;
                 self.set(&pairs)?;
             }
             b'q' => {
@@ -275,7 +276,7 @@ impl Reader<'_> {
     }
 
     /// What was put since the last mark.
-    fn to_mark(&mut self) -> Result<Vec<Id>, String> {
+    fn since_mark(&mut self) -> Result<Vec<Id>, String> {
         let mark = self.marks.pop().ok_or("its pickle goes back to a mark that it has not set")?;
         Ok(self.stack.split_off(mark))
     }
