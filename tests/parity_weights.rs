@@ -15,6 +15,7 @@ use exp::{
     engine::{Batch, Engine, Part, cpu::Cpu},
     model::{export, import::Import},
     spec::RunConfig,
+    train::generate::{self, Sampling, Writer},
 };
 use safetensors::SafeTensors;
 use serde_json::Value;
@@ -48,6 +49,15 @@ fn parity_of_what_imported_weights_write() {
             tokens.push(best as u32);
         }
         assert_eq!(tokens, want, "{}", case.name);
+
+        let import = &case.import;
+        let mut writer = Writer::new(&import.model, import.vocab, &import.weights(), want.len(), 1).unwrap();
+        let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
+        writer.begin(&ids("prompt")).unwrap();
+        while writer.tokens().len() < want.len() {
+            writer.next(&greedy, &mut generate::stream(1, 0)).unwrap();
+        }
+        assert_eq!(writer.tokens(), want, "{} with a cache", case.name);
     });
 }
 
