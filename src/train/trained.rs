@@ -80,9 +80,6 @@ pub fn tokenizer_of(root: &Root, run: &RunFolder, frozen: &FrozenRun) -> Result<
     if frozen.imported.is_some() {
         return Ok(None);
     }
-    if frozen.imported.is_some() {
-        return Ok(None);
-    }
     let doing = || format!("looking for the tokenizer of run {}", frozen.id.short());
     let data = data::open(&frozen.config.data, &root.cache(), &|| false).map_err(|error| error.within(doing()))?;
     if data.info().hash != frozen.corpus_hash {

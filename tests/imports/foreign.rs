@@ -158,9 +158,9 @@ impl Small {
             torch.op(b"u").text("param_groups").op(b"](");
             for group in [0..decayed.len(), decayed.len()..numbered.len()] {
                 torch.op(b"}(").text("lr").op(b"G\x3f\x50\x62\x4d\xd2\xf1\xa9\xfc").text("params").op(b"](");
-                group.for_each(|number| {
+                for number in group {
                     torch.int(number);
-                });
+                }
                 torch.op(b"eu");
             }
             torch.op(b"eu");
@@ -205,9 +205,9 @@ impl Torch {
         let strides: Vec<usize> = (0..shape.len()).map(|d| shape[d + 1..].iter().product()).collect();
         for sizes in [shape, &strides] {
             self.op(b"(");
-            sizes.iter().for_each(|size| {
+            for size in sizes {
                 self.int(*size);
-            });
+            }
             self.op(b"t");
         }
         self.op(b"\x89ccollections\nOrderedDict\n)RtR")

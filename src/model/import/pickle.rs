@@ -164,8 +164,7 @@ impl Reader<'_> {
     fn step(&mut self) -> Result<bool, String> {
         match self.byte()? {
             0x80 => {
-                let version = self.byte()?;
-                if version > 2 {
+                if let version @ 3.. = self.byte()? {
                     return Err(format!("it is a pickle of protocol {version}, and torch writes 2"));
                 }
             }
