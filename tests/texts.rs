@@ -162,3 +162,11 @@ fn a_prompt_that_the_tokenizer_cannot_read_is_refused_before_the_first_run() {
     assert!(code == Some(3) && said.contains("no character 'ü'") && said.contains("prompt: 'für'"), "{said}");
     assert!(lab.folders().is_empty());
 }
+
+#[test]
+fn with_a_prompt_alone_a_run_writes_once_in_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let lab = lab(&dir, "sample: {prompt: 'the ', tokens: 3}\n");
+    let samples = lab.store().samples(&lab.rows()[0].id).unwrap();
+    assert_eq!(samples.iter().map(|(step, text)| (*step, text.chars().count())).collect::<Vec<_>>(), [(12, 7)]);
+}

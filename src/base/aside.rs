@@ -4,8 +4,14 @@
 use std::{
     fs::{self, Permissions},
     os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    process, thread,
+    path::Path,
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
 };
 
 use signal_hook::{
@@ -20,6 +26,16 @@ use super::{Exit, files};
 pub struct Aside {
     folder: TempDir,
     signals: Handle,
+    end: Arc<End>,
+}
+
+/// What two threads know of the end that a signal asked for.
+#[derive(Default)]
+struct End {
+    /// It was asked for.
+    is_near: AtomicBool,
+    /// Nobody writes into the folder any more.
+    is_still: AtomicBool,
 }
 
 impl Aside {
@@ -30,14 +46,16 @@ impl Aside {
         let rights = Permissions::from_mode(0o755);
         let folder = tempfile::Builder::new().prefix(files::ASIDE).permissions(rights).tempdir_in(parent)?;
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-        let (path, handle) = (folder.path().to_owned(), signals.handle());
+        let (path, handle, end) = (folder.path().to_owned(), signals.handle(), Arc::<End>::default());
+        let asked = end.clone();
         thread::spawn(move || {
             if signals.forever().next().is_some() {
-                remove(&path);
+                asked.is_near.store(true, Ordering::SeqCst);
+                remove(&path, &asked);
                 process::exit(Exit::Interrupted as i32)
             }
         });
-        Ok(Self { folder, signals: handle })
+        Ok(Self { folder, signals: handle, end })
     }
 
     /// Where it is now.
@@ -59,15 +77,24 @@ impl Aside {
 impl Drop for Aside {
     fn drop(&mut self) {
         self.signals.close();
+        // Who was writing meets errors where the folder is removed; the process ends by the signal all the same.
+        while self.end.is_near.load(Ordering::SeqCst) {
+            self.end.is_still.store(true, Ordering::SeqCst);
+            thread::park();
+        }
     }
 }
 
-/// Removes a folder that another thread may still be writing into.
-fn remove(path: &PathBuf) {
-    for _ in 0..100 {
-        if fs::remove_dir_all(path).is_ok() || !path.exists() {
+/// Removes a folder that another thread may still be writing into, and may make again meanwhile: until that thread is still,
+/// or for some seconds, since it may compute for long without writing.
+fn remove(path: &Path, end: &End) {
+    for _ in 0..300 {
+        let is_still = end.is_still.load(Ordering::SeqCst);
+        let _ = fs::remove_dir_all(path);
+        if is_still && !path.exists() {
             return;
         }
+        thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{needed_store, run::shown};
 use crate::{
-    base::{Exit, Result, files, folders::Root},
+    base::{Exit, Result, folders::Root},
     data::tokenizer,
     model::export,
     spec::config::TokenizerKind,
@@ -50,7 +50,8 @@ fn hf(root: &Root, row: &crate::store::RunRow, args: &Args) -> Result<Exit> {
     let folder = root.run(&row.id);
     export::Architecture::of(&row.config.model).map_err(|e| e.within(doing()))?; // before all weights are read
     let Trained { frozen, step, layout, weights } = Trained::load(&folder, args.checkpoint)?;
-    let kept = tokenizer::kept_file(root, &folder)?;
+    let tokens = tokenizer::kept_source(root, &folder)?;
+    let tokens_for_hf = tokens.as_ref().and_then(tokenizer::Source::to_hf);
     let model = export::Model {
         config: &frozen.config.model,
         vocab: frozen.vocab_size,
@@ -58,14 +59,15 @@ fn hf(root: &Root, row: &crate::store::RunRow, args: &Args) -> Result<Exit> {
         weights: &weights,
         end_of_text: (frozen.config.data.tokenizer == TokenizerKind::Gpt2).then_some(GPT2_END),
     };
-    let more: Vec<(&str, Vec<u8>)> = match kept {
-        Some(path) => vec![("tokenizer.json", files::read(&path)?)],
-        None => Vec::new(),
-    };
-    let more: Vec<(&str, &[u8])> = more.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
+    let more: Vec<(&str, &[u8])> = tokens_for_hf.iter().map(|file| ("tokenizer.json", file.as_slice())).collect();
     let architecture = export::write(&args.to, &model, &more)?;
     let size = format::count(layout.len() as f64);
     ui::note(&format!("{}: {} with {size} parameters, after step {step}", shown(&args.to), architecture.name()));
+    match (tokens_for_hf, tokens) {
+        (Some(_), _) => {}
+        (None, Some(_)) => ui::note("its tokens are those of transformers' own tokenizer `gpt2`"),
+        (None, None) => ui::note("what its tokens mean is not known, so there is no tokenizer.json"),
+    }
     Ok(Exit::Done)
 }
 

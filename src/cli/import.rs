@@ -69,7 +69,8 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
             ui::note(&format!("kept: {kept}; its tokens are those of the tokenizer `{}`", tokens.source.kind().word()))
         }
         None => ui::note(&format!(
-            "kept: {kept}; what its {} tokens mean is not known, so prompts have to be ids (`--tokenizer` says it)",
+            "kept: {kept}; what its {} tokens mean is not known, so prompts have to be ids; `--text` (the text whose characters \
+             they are), `--tokenizer` or `--tokenizer-file` says it",
             model.vocab
         )),
     }
@@ -133,7 +134,8 @@ impl Args {
         }
         if knows < vocab {
             ui::note(&format!(
-                "its tokenizer has {knows} tokens, and the model {vocab}: the last {} stand for nothing",
+                "warning: its tokenizer has {knows} tokens, and the model {vocab}: the last {} stand for nothing; is it the \
+                 right one?",
                 vocab - knows
             ));
         }

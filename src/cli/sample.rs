@@ -81,7 +81,7 @@ pub struct Args {
     threads: Option<u16>,
 
     /// Show how fast it writes instead of what
-    #[arg(long)]
+    #[arg(long, conflicts_with = "count")]
     bench: bool,
 
     /// Print JSON
@@ -257,7 +257,7 @@ impl Bench {
         let decoder = writer.decoder();
         let filled = (prompt.len() + tokens / 2).min(decoder.capacity());
         Ok(Self {
-            prompt: prompt.len(),
+            prompt: prompt.len().min(decoder.capacity()),
             tokens,
             threads,
             first,
@@ -295,22 +295,24 @@ impl Bench {
     }
 
     fn table(&self) -> String {
-        let ms = |time: Duration| format!("{:.3} ms", time.as_secs_f64() * 1e3);
-        let fits = if self.share() > 1.0 { "; the processor's cache holds what is read" } else { "" };
+        let time = |time: Duration| match time.as_secs_f64() * 1e3 {
+            ms if ms < 1.0 => format!("{:.1} µs", 1e3 * ms),
+            ms => format!("{ms:.2} ms"),
+        };
+        let bound = match self.share() {
+            share if share > 1.0 => "no bound: the processor's cache holds what is read".to_owned(),
+            share => format!("{:.0} % of the {:.1} GB/s measured now", 100.0 * share, self.bandwidth / 1e9),
+        };
+        let mean = self.all / self.tokens as u32;
         let rows = [
             ("prompt", format::plural(self.prompt, "token")),
-            ("time to first token", ms(self.first)),
-            ("time per token", format!("{}, the median of {}", ms(self.each), self.tokens)),
-            (
-                "tokens per second",
-                format!("{:.0}, with {}", self.tokens_per_second(), format::plural(self.threads, "thread")),
-            ),
+            ("time to first token", time(self.first)),
+            ("time per token", format!("{} on average, {} the median", time(mean), time(self.each))),
+            ("tokens per second", format!("{:.0}", self.tokens_per_second())),
+            ("threads", self.threads.to_string()),
             ("weights read per token", format::bytes(self.weights as u64)),
             ("cache per token", format::bytes(self.cache as u64)),
-            (
-                "of the memory bandwidth",
-                format!("{:.0} % of {:.1} GB/s{fits}", 100.0 * self.share(), self.bandwidth / 1e9),
-            ),
+            ("memory bandwidth", bound),
         ];
         let rows: Vec<Vec<String>> = rows.into_iter().map(|(name, value)| vec![name.into(), value]).collect();
         table::render(&[words("decoding"), words("")], &rows)

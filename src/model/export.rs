@@ -4,7 +4,8 @@
 use std::{
     borrow::Cow,
     collections::HashMap,
-    fs::{self, File},
+    fs::{self, File, Permissions},
+    os::unix::fs::PermissionsExt,
     path::Path,
 };
 
@@ -190,7 +191,9 @@ pub fn write(folder: &Path, model: &Model, more: &[(&str, &[u8])]) -> Result<Arc
         let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
         safetensors::serialize_to_file(tensors, Some(metadata), &aside.path().join("model.safetensors"))?;
         for name in fs::read_dir(aside.path())? {
-            File::open(name?.path())?.sync_all()?;
+            let file = File::open(name?.path())?;
+            file.set_permissions(Permissions::from_mode(0o644))?; // whatever the writer of tensors gave it
+            file.sync_all()?;
         }
         Ok(aside.put_in_place(folder)?)
     };

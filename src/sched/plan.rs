@@ -169,12 +169,17 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     fn point(&mut self, point: usize, mut config: RunConfig) -> Result<PlannedRun> {
+        let ancestor = config.run.init_from.as_ref().map(|run| self.ancestor(point, run)).transpose()?;
+        if let Some(ancestor) = &ancestor {
+            config = self.sweep.begun_from(point, &ancestor.config.model);
+            config.run.init_from = Some(ancestor.id.to_string());
+        }
         config.run.device = self.device(point, &config)?;
         self.sweep.check(point, &config)?;
         let corpus = self.corpus(point, &config)?;
         self.prompt(point, &config)?;
-        if let Some(run) = &config.run.init_from {
-            config.run.init_from = Some(self.ancestor(point, run, &config.model, corpus.vocab_size)?.to_string());
+        if let Some(ancestor) = &ancestor {
+            self.fits_weights(point, ancestor, &config.model, corpus.vocab_size)?;
         }
         let id = identity::run_id(&config, Some(&corpus.hash));
         let frozen = FrozenRun {
@@ -242,7 +247,7 @@ impl Planner<'_> {
 
     /// Whether the prompt of texts can be read by the config's tokenizer.
     fn prompt(&mut self, point: usize, config: &RunConfig) -> Result<()> {
-        let (Some(_), Some(prompt)) = (config.sample.every, &config.sample.prompt) else { return Ok(()) };
+        let Some(prompt) = &config.sample.prompt else { return Ok(()) };
         let key = format!("{:?} {prompt}", config.data);
         if self.prompts.insert(key) {
             let data = data::open(&config.data, &self.root.cache(), &|| false)?;
@@ -252,9 +257,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The run that `run.init_from` names: done, since the best weights of one that is not depend on when one asks, and of
-    /// the same shape as a network of `model` and `vocab_size`.
-    fn ancestor(&self, point: usize, prefix: &str, model: &ModelConfig, vocab_size: usize) -> Result<RunId> {
+    /// The run that `run.init_from` names: done, since the best weights of one that is not depend on when one asks.
+    fn ancestor(&self, point: usize, prefix: &str) -> Result<FrozenRun> {
         let leaf = "run.init_from";
         let Some(store) = self.store else {
             return Err(self.error(point, leaf, format!("there is no run {prefix:?}: none is stored yet"), None));
@@ -268,12 +272,16 @@ impl Planner<'_> {
         if !store.artifacts(&found.id)?.iter().any(|artifact| artifact.kind == "checkpoint") {
             return Err(self.error(point, leaf, format!("the run {id} has no checkpoint to start from"), None));
         }
-        let theirs = FrozenRun::read(&self.root.run(&found.id).config())?;
-        if let Some((what, has, needs, hint)) = misfit((&theirs.config.model, theirs.vocab_size), (model, vocab_size)) {
-            let why = format!("the weights of run {id} do not fit: it has {what} {has}, and this run {needs}");
-            return Err(self.error(point, leaf, why, hint.as_deref()));
-        }
-        Ok(found.id)
+        FrozenRun::read(&self.root.run(&found.id).config())
+    }
+
+    /// Refuses a run of a network of `model` and `vocab_size` that cannot begin with the weights of another.
+    fn fits_weights(&self, point: usize, theirs: &FrozenRun, model: &ModelConfig, vocab_size: usize) -> Result<()> {
+        let found = misfit((&theirs.config.model, theirs.vocab_size), (model, vocab_size));
+        let Some((what, has, needs, hint)) = found else { return Ok(()) };
+        let id = theirs.id.short();
+        let why = format!("the weights of run {id} do not fit: it has {what} {has}, and this run {needs}");
+        Err(self.error(point, "run.init_from", why, hint.as_deref()))
     }
 
     fn error(&self, point: usize, leaf: &str, why: impl Display, hint: Option<&str>) -> Error {
@@ -306,7 +314,14 @@ fn misfit(
     let pairs = leaves(has).into_iter().zip(leaves(needs)).map(|((leaf, has), (_, needs))| (leaf, has, needs));
     let misfit = pairs.into_iter().find(|(leaf, has, needs)| has != needs && !may_differ(leaf));
     misfit
-        .map(|(leaf, has, needs)| (leaf.clone(), has.clone(), needs, Some(format!("set `{leaf}: {}`", bare(&has)))))
+        .map(|(leaf, has, needs)| {
+            (
+                leaf.clone(),
+                has.clone(),
+                needs,
+                Some(format!("leave `{leaf}` out: it then is {}, as in that run", bare(&has))),
+            )
+        })
         .or_else(|| {
             let differs = (has_vocab != needs_vocab).then(|| known_tokenizer(has_vocab));
             differs.map(|hint| ("vocab_size".to_owned(), has_vocab.into(), needs_vocab.into(), Some(hint)))
@@ -478,7 +493,7 @@ data: {corpus_chars: 20000}
             ("d_ff: 32", "model.d_ff 64, and this run 32"),
             ("tokenizer: byte", "and this run 256"),
             ("context: 32", "model.context 16, and this run 32"),
-            ("norm_eps: 1e-6", "model.norm_eps 1e-5, and this run 1e-6"),
+            ("norm_eps: 1e-6", "model.norm_eps 0.00001, and this run 1e-6"),
         ] {
             let (leaf, value) = leaves.split_once(": ").unwrap();
             let error = lab.refusal(&format!("{from}\ngrid: {{{leaf}: [{value}]}}"));
@@ -487,7 +502,17 @@ data: {corpus_chars: 20000}
         for fits in ["dropout: [0.5]", "context: [8]", "rope_theta: [5e5]"] {
             lab.plan(&format!("{from}\ngrid: {{{fits}}}")).unwrap();
         }
+        // What of the model is left out is as it is in that run.
+        let bare = "data: {corpus_chars: 20000}";
+        let plain = |more: &str| {
+            let path = lab.folder.path().join("plain.yaml");
+            std::fs::write(&path, format!("{bare}\n{from}\n{more}")).unwrap();
+            let store = Store::open_existing(&lab.root).unwrap();
+            Ok::<_, Error>(plan(&spec::load(&path, &[])?, &lab.root, store.as_ref())?.runs.remove(0).frozen)
+        };
         let child = &lab.plan(&from).unwrap().runs[0].frozen;
+        assert_eq!((&plain("").unwrap(), plain("context: 8").unwrap().config.model.context), (child, 8));
+        assert!(plain("preset: gpt2").unwrap_err().to_string().contains("do not fit"), "a preset is not left out");
         assert_eq!(child.config.run.init_from, Some(run.frozen.id.to_string()));
         assert_ne!(child.id, run.frozen.id);
     }

@@ -296,6 +296,15 @@ impl Default for RunSettings {
     }
 }
 
+impl SampleConfig {
+    /// Whether the model is to write after `step` of `steps` updates: after multiples of `every` and after the last; after
+    /// the last alone where other settings are made and this one is not.
+    pub fn is_due(&self, step: u64, steps: u64) -> bool {
+        let is_last = step == steps && *self != Self::default();
+        step > 0 && (is_last || self.every.is_some_and(|every| step.is_multiple_of(every)))
+    }
+}
+
 impl RunConfig {
     /// Every leaf by its dotted path, sorted by path; an unset optional leaf is `null`.
     pub fn leaves(&self) -> serde_json::Map<String, Value> {

@@ -41,6 +41,8 @@ pub struct Leaf {
     follows: &'static [&'static str],
     /// That default.
     derive: Option<fn(&RunConfig) -> Value>,
+    /// Whether it has no part in what a run computes.
+    idle: fn(&RunConfig) -> bool,
     get: fn(&RunConfig) -> Value,
     set: fn(&mut RunConfig, &Value) -> serde_json::Result<()>,
 }
@@ -111,6 +113,12 @@ impl Leaf {
         self
     }
 
+    /// It has a part only where this is not so; elsewhere it counts as left out, or runs that compute the same would be two.
+    const fn idle(mut self, idle: fn(&RunConfig) -> bool) -> Self {
+        self.idle = idle;
+        self
+    }
+
     /// It does not change what a run computes.
     const fn aside(mut self) -> Self {
         self.counts = false;
@@ -167,6 +175,10 @@ pub(super) fn resolve<'a>(settings: impl Iterator<Item = (usize, &'a Value)>) ->
     };
     fill(&|leaf| leaf.group() == "model" && !leaf.is_derived());
     fill(&Leaf::is_derived); // now that what they follow from is there
+    let fixed = RunConfig::default();
+    for leaf in LEAVES.iter().filter(|leaf| (leaf.idle)(&config)).collect::<Vec<_>>() {
+        leaf.set(&mut config, &leaf.get(&fixed));
+    }
     config
 }
 
@@ -208,6 +220,7 @@ macro_rules! leaf {
             aka: &[],
             follows: &[],
             derive: None,
+            idle: |_| false,
             get: |config| json(&config.$group.$word),
             set: |config, value| assign(&mut config.$group.$word, value),
         }
@@ -250,6 +263,7 @@ static LEAVES: &[Leaf] = &[
     leaf!(model.position, Kind::Words(Position::WORDS), "learned", "How positions enter.")
         .aka(&["positions", "pos_emb", "position_embedding", "positional_encoding"]),
     leaf!(model.rope_theta, ABOVE_0, "10000.0", "The base of RoPE's wavelengths, for `position: rope`.")
+        .idle(|c| c.model.position != Position::Rope)
         .aka(&["rope_base", "rotary_base", "rope_freq_base"]),
     leaf!(model.qk_norm, Kind::Bool, "false", "Whether each head's queries and keys pass an RMSNorm before they meet.")
         .aka(&["qk_layernorm", "use_qk_norm", "qk_rmsnorm"]),
@@ -297,6 +311,7 @@ static LEAVES: &[Leaf] = &[
     leaf!(train.optimizer, Kind::Words(Optimizer::WORDS), "adamw", "What turns gradients into updates; `muon` those of the matrices in blocks, and AdamW the rest.")
         .aka(&["optim"]),
     leaf!(train.momentum, FRACTION, "0.95", "Muon's decay of the momentum.")
+        .idle(|c| c.train.optimizer != Optimizer::Muon)
         .aka(&["mu", "muon_momentum"]),
     leaf!(train.beta1, FRACTION, "0.9", "Adam's decay of the first moment.")
         .aka(&["adam_beta1"]),

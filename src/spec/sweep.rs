@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{
     RunConfig, check,
+    config::ModelConfig,
     inherit::{self, Whole},
     layer::{Entry, Group, Layer, MAX_POINTS, Setting, seed},
     leaf,
@@ -76,6 +77,19 @@ impl Sweep {
         Err(blame(&conflict, config, &self.row(point), &self.layer).into_error(self.doing.clone()))
     }
 
+    /// A point of the sweep as it is where it begins with the weights of a network `theirs`: what of `model` the spec leaves
+    /// out, preset included, is as it is there.
+    pub fn begun_from(&self, point: usize, theirs: &ModelConfig) -> RunConfig {
+        let row = self.row(point);
+        let theirs = RunConfig { model: theirs.clone(), ..RunConfig::default() };
+        let has_preset = leaf::lookup(leaf::PRESET).is_ok_and(|preset| row[preset].is_some());
+        let of_model = |leaf: &leaf::Leaf| leaf.group() == "model" && leaf.path != leaf::PRESET;
+        let left_out = leaf::all().iter().enumerate().filter(|(_, leaf)| of_model(leaf) && !has_preset);
+        let inherited: Vec<_> = left_out.map(|(index, leaf)| (index, leaf.get(&theirs))).collect();
+        let written = row.iter().flatten().map(|setting| (setting.leaf, &setting.value));
+        leaf::resolve(inherited.iter().map(|(index, value)| (*index, value)).chain(written))
+    }
+
     fn row(&self, point: usize) -> Row<'_> {
         self.origins.get(point).map_or_else(|| plain(&self.layer), |&origin| row(&self.layer, origin))
     }
@@ -91,7 +105,9 @@ fn expand(whole: Whole, doing: String) -> Result<Sweep> {
     };
     let mut points: Vec<RunConfig> = origins.iter().map(config).collect();
     let excluded = exclude(&layer, &mut origins, &mut points)?;
-    for (point, &origin) in points.iter().zip(&origins) {
+    // What begins with other weights has their network where it says nothing else: that is known to the planner.
+    let whole = points.iter().zip(&origins).filter(|(point, _)| point.run.init_from.is_none());
+    for (point, &origin) in whole {
         if let Some(conflict) = check::conflict(point) {
             return Err(blame(&conflict, point, &row(&layer, origin), &layer));
         }

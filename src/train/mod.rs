@@ -297,9 +297,7 @@ impl<'a> Trainer<'a> {
     /// Lets the model write where that is asked for, before what follows is saved: a text is written once.
     fn sample_if_due(&mut self) -> Result<()> {
         let (config, step) = (&self.config.sample, self.progress.step);
-        let Some(every) = config.every else { return Ok(()) };
-        let is_due = step > 0 && (step.is_multiple_of(every) || step == self.config.train.steps);
-        if !is_due || self.stopping || self.progress.sampled == Some(step) {
+        if !config.is_due(step, self.config.train.steps) || self.stopping || self.progress.sampled == Some(step) {
             return Ok(());
         }
         let tokenizer = self.data.tokenizer();

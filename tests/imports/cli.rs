@@ -102,8 +102,8 @@ fn an_import_is_fine_tuned_with_its_first_positions() {
     }
 
     for (more, why, hint) in [
-        ("context: 8", "it has model.context 6, and this run 8", "set `model.context: 6`"),
-        ("context: 4\nnorm_eps: 1e-6", "model.norm_eps 1e-5, and this run 1e-6", "set `model.norm_eps: 1e-5`"),
+        ("context: 8", "it has model.context 6, and this run 8", "leave `model.context` out: it then is 6"),
+        ("context: 4\nnorm_eps: 1e-6", "model.norm_eps 0.00001, and this run 1e-6", "leave `model.norm_eps` out"),
         ("context: 4\ntokenizer: byte", "vocab_size 11, and this run 256", "trained with, of 11 tokens"),
     ] {
         fs::write(place.path("tune.yaml"), spec(more)).unwrap();

@@ -1,7 +1,7 @@
 //! What a run's tokens mean, kept with the run: text can be turned into its tokens and back when its corpus, its spec or
 //! the token cache are gone or have changed.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -75,14 +75,6 @@ pub fn kept_source(root: &Root, run: &RunFolder) -> Result<Option<Source>> {
         (TokenizerKind::File, None) => return Err(damaged(&run.tokenizer(), "it names no tokenizer's file".into())),
     };
     Ok(Some(source))
-}
-
-/// The file that a run's tokenizer is, where it is one.
-///
-/// # Errors
-/// [`Exit::Store`] where what is kept with the run cannot be read.
-pub fn kept_file(root: &Root, run: &RunFolder) -> Result<Option<PathBuf>> {
-    Ok(read(run)?.and_then(|kept| kept.file).map(|hash| root.tokenizer(&hash)))
 }
 
 /// Whether two runs are known to have tokenizers that differ.

@@ -7,13 +7,14 @@ mod bytes;
 mod chars;
 mod file;
 mod gpt2;
+mod hf;
 mod kept;
 mod stream;
 
 use self::{bytes::Bytes, chars::Chars, gpt2::Gpt2};
 pub use self::{
     file::TokenizerFile,
-    kept::{differ, keep, kept, kept_file, kept_source},
+    kept::{differ, keep, kept, kept_source},
     stream::TextStream,
 };
 use crate::{

@@ -143,7 +143,7 @@ pub fn stream(seed: u64, index: u64) -> ChaCha12Rng {
 pub fn beyond_context(model: &ModelConfig, tokens: usize) -> Option<String> {
     let context = model.context;
     let goes_on = match model.position {
-        Position::Rope | Position::None => "each token sees the latest so many".to_owned(),
+        Position::Rope | Position::None => format!("each token sees the {context} before it"),
         Position::Learned | Position::Sinusoidal => {
             format!("whenever it is full, the last {} tokens are read again from its beginning", context.div_ceil(2))
         }
