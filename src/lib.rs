@@ -40,18 +40,18 @@
 //!
 //! # Who owns which file on disk
 //!
-//! [`base::folders`] names them all. A worker alone writes `attempt-K/` and `checkpoints/` of its run, or `exp import`
-//! before anybody sees the run; the scheduler
-//! writes `config.json` and the journals, to which `exp cancel` appends its requests, and by [`exec::slots`] who is on
-//! which device; [`store`] writes `exp.db`; [`data`] writes the token cache, [`exec::device`] the measured peaks beside
-//! it; `cli::report` and `cli::attention` write what [`report`] draws.
+//! [`base::folders`] names them all. A worker alone writes `attempt-K/`, `checkpoints/`, `samples/` and `tokenizer.json` of
+//! its run, or `exp import` before anybody sees the run; the scheduler writes `config.json` and the journals, to which `exp
+//! cancel` appends its requests, and by [`exec::slots`] who is on which device; [`store`] writes `exp.db`; [`data`] writes the
+//! token cache and the tokenizers' files, [`exec::device`] the measured peaks; `cli::report` and `cli::attention` write what
+//! [`report`] draws.
 //!
 //! # Where to start
 //!
 //! | for a new | begin in |
 //! |---|---|
 //! | setting, and so a new axis | [`spec::leaf`] (the one table), [`spec::config`] |
-//! | switch of the model | [`spec::config`], [`model::Layout`], [`cost`], `engine/tape`, `engine/cpu`; `tests/switches.rs` |
+//! | switch of the model | [`spec::config`], [`model::Layout`], [`cost`], `engine/{tape,cpu,decode}`; `tests/switches.rs` |
 //! | format of weights, in or out | [`model::import`], [`model::export`] |
 //! | known model (preset) | `spec/preset.rs` |
 //! | optimizer | [`spec::config`], [`kernels`], [`engine`]; `tests/optimizers.rs` |

@@ -16,7 +16,7 @@ use exp::{
     model::{Layout, safetensors},
     spec::{
         RunConfig,
-        config::{Dtype, EngineKind, Mlp, Norm, Position},
+        config::{Dtype, EngineKind, Mlp, ModelConfig, Norm, Position},
         leaf,
     },
     train::generate::{self, Sampling, Writer},
@@ -54,8 +54,22 @@ fn configs() -> impl Strategy<Value = RunConfig> {
 fn one_by_one() -> Vec<RunConfig> {
     let switches = ["model.norm", "model.position", "model.mlp"].map(|path| leaf::find(path).unwrap());
     let default = serde_json::to_value(config(2, 2, 32, 16)).unwrap();
-    let mut all = vec![config(2, 2, 32, 16), config(2, 2, 32, 16)];
-    all[1].model.qk_norm = true;
+    let changes: [fn(&mut ModelConfig); 6] = [
+        |_| (),
+        |m| m.qk_norm = true,
+        |m| m.kv_heads = 1,
+        |m| m.bias = false,
+        |m| m.tie_embeddings = false,
+        |m| m.dropout = 0.1,
+    ];
+    let mut all: Vec<RunConfig> = changes
+        .into_iter()
+        .map(|change| {
+            let mut c = config(2, 2, 32, 16);
+            change(&mut c.model);
+            c
+        })
+        .collect();
     for leaf in switches {
         let exp::spec::Kind::Words(words) = leaf.kind else { panic!("{} has no words", leaf.path) };
         for word in words.iter().filter(|word| **word != leaf.default) {
@@ -209,7 +223,11 @@ proptest! {
 
 #[test]
 fn with_each_switch_one_batch_is_learnt_by_heart() {
-    for c in one_by_one() {
+    let mut all = config(2, 2, 32, 16); // Llama's block with normed queries and keys
+    let m = &mut all.model;
+    (m.norm, m.position, m.mlp, m.kv_heads) = (Norm::RmsNorm, Position::Rope, Mlp::SwiGlu, 1);
+    (m.bias, m.tie_embeddings, m.qk_norm) = (false, false, true);
+    for c in one_by_one().into_iter().chain([all]) {
         let batch = random_batch(7, 2, 16, VOCAB);
         for mut engine in engines(&c) {
             for step in 1..=150 {

@@ -8,7 +8,8 @@ use std::{
     process::{Command, Stdio},
 };
 
-use lab::{Lab, answer, assert_same};
+use lab::{Lab, answer, assert_same, steps, until};
+use rustix::process::Signal;
 use serde_json::Value;
 
 const SPEC: &str = "
@@ -169,4 +170,59 @@ fn with_a_prompt_alone_a_run_writes_once_in_the_end() {
     let lab = lab(&dir, "sample: {prompt: 'the ', tokens: 3}\n");
     let samples = lab.store().samples(&lab.rows()[0].id).unwrap();
     assert_eq!(samples.iter().map(|(step, text)| (*step, text.chars().count())).collect::<Vec<_>>(), [(12, 7)]);
+}
+
+#[test]
+fn who_has_gone_away_is_written_for_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let lab = lab(&dir, "");
+    let run = lab.rows()[0].id.to_string();
+    let mut command = lab.exp(&["sample", &run, "--tokens", "4000000000"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    drop(child.stdout.take());
+    // It ends by itself, or the test does not end.
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_run_that_is_stopped_while_it_writes_goes_on_as_if_it_had_not_been() {
+    let straight = tempfile::tempdir().unwrap();
+    let sample = "sample: {every: 6, prompt: 'the ', tokens: 20000}\n";
+    let want = lab(&straight, sample);
+    let dir = tempfile::tempdir().unwrap();
+    let stopped = Lab::at(dir.path());
+    let spec = format!("{SPEC}{sample}");
+    let started = stopped.start(&spec);
+    // Six steps are done in no time; what takes long is the text.
+    until("the run writes", || {
+        let folder = stopped.folders().into_iter().next()?;
+        (steps(&folder, 1) >= 6).then_some(())
+    });
+    started.signal(Signal::INT);
+    let code = started.exit();
+    assert!(matches!(code, Some(130 | 0)), "{code:?}");
+    assert_eq!(stopped.run(&spec).0, Some(0));
+    assert_same(&stopped.curves(), &want.curves(), "stopped while it wrote");
+    let texts = |lab: &Lab| lab.store().samples(&lab.rows()[0].id).unwrap();
+    assert_eq!(texts(&stopped), texts(&want));
+
+    // What an attempt wrote after the step that a later one began from does not count.
+    let folder = stopped.folder();
+    let attempt = *folder.attempts().unwrap().last().unwrap();
+    let events = [
+        format!(
+            r#"{{"event":"started","at":1,"attempt":{0},"pid":1,"host":"h","device":"cpu","threads":1,"version":"0"}}"#,
+            attempt + 1
+        ),
+        ready(0),
+    ];
+    fs::create_dir_all(folder.attempt(attempt + 1)).unwrap();
+    fs::write(folder.events(attempt + 1), events.join("\n") + "\n").unwrap();
+    assert!(texts(&stopped).is_empty(), "the last attempt began anew");
+}
+
+/// The event of an attempt that goes on from a step.
+fn ready(from_step: u64) -> String {
+    let ready = exp::event::Ready { from_step, ..Default::default() };
+    serde_json::to_string(&exp::event::Event::Ready(ready)).unwrap()
 }

@@ -12,6 +12,7 @@ use super::needed_store;
 use crate::{
     base::{Context, Error, Exit, Result, files, folders::Root},
     data::tokenizer::{TextStream, Tokenizer},
+    spec::identity::FrozenRun,
     train::{
         Trained, Which,
         generate::{self, Sampling, Writer},
@@ -117,6 +118,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     }
     let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
     let mut writer = Writer::new(model, trained.frozen.vocab_size, &trained.weights, total, threads)?;
+    let Trained { frozen: FrozenRun { id, .. }, step, .. } = trained; // its weights are packed now
     let sampling = Sampling { temperature: args.temperature, top_k: args.top_k.map(|k| k as usize), top_p: args.top_p };
     if args.bench {
         let bench = Bench::run(&mut writer, &prompt, args, &sampling)?;
@@ -129,15 +131,16 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     }
     let mut samples = Vec::new();
     for index in 0..args.count {
-        if args.count > 1 && index > 0 && !args.json {
-            ui::print(BETWEEN);
-        }
+        let is_read = args.json || index == 0 || ui::try_print(BETWEEN);
         let out = Output { tokenizer: tokenizer.as_deref(), shown: !args.json };
-        samples.push(write(&mut writer, &prompt, args, &sampling, index, &out)?);
+        match is_read.then(|| write(&mut writer, &prompt, args, &sampling, index, &out)).transpose()?.flatten() {
+            Some(sample) => samples.push(sample),
+            None => return Ok(Exit::Done), // nobody reads it any more
+        }
     }
     if args.json {
         ui::print_json(&json!({
-            "run": row.id, "step": trained.step, "seed": args.seed, "prompt_ids": prompt, "samples": samples,
+            "run": id, "step": step, "seed": args.seed, "prompt_ids": prompt, "samples": samples,
         }));
     }
     Ok(Exit::Done)
@@ -181,7 +184,7 @@ struct Output<'a> {
     shown: bool,
 }
 
-/// Writes one text.
+/// Writes one text; `None` where nobody reads on.
 fn write(
     writer: &mut Writer,
     prompt: &[u32],
@@ -189,29 +192,30 @@ fn write(
     sampling: &Sampling,
     index: u32,
     out: &Output,
-) -> Result<Value> {
+) -> Result<Option<Value>> {
     let mut rng = generate::stream(args.seed, index.into());
     let mut text = String::new();
     let mut give = |piece: &str| {
-        if out.shown {
-            ui::print(piece);
-        }
         text += piece;
+        !out.shown || ui::try_print(piece)
     };
     let ids = |ids: &[u32]| ids.iter().map(|id| format!("{id} ")).collect::<String>();
-    give(&out.tokenizer.map_or_else(|| ids(prompt), |tokenizer| tokenizer.decode(prompt)));
+    let mut is_read = give(&out.tokenizer.map_or_else(|| ids(prompt), |tokenizer| tokenizer.decode(prompt)));
     let mut stream = out.tokenizer.map(|tokenizer| TextStream::after(tokenizer, prompt));
     writer.begin(prompt)?;
     for _ in 0..args.tokens {
+        if !is_read {
+            return Ok(None);
+        }
         let token = writer.next(sampling, &mut rng)?;
-        give(&stream.as_mut().map_or_else(|| ids(&[token]), |stream| stream.push(token)));
+        is_read = give(&stream.as_mut().map_or_else(|| ids(&[token]), |stream| stream.push(token)));
     }
     give(&stream.map_or_else(String::new, TextStream::end));
     if out.shown && !text.ends_with('\n') {
         ui::print("\n");
     }
     let tokens = &writer.tokens()[prompt.len()..];
-    Ok(json!({"ids": tokens, "text": out.tokenizer.map(|_| &text)}))
+    Ok(Some(json!({"ids": tokens, "text": out.tokenizer.map(|_| &text)})))
 }
 
 /// How fast a model writes.

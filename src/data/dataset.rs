@@ -91,6 +91,11 @@ impl Dataset {
         }
     }
 
+    /// What turns text into tokens and back, alone.
+    pub fn into_tokenizer(self) -> Box<dyn Tokenizer> {
+        self.tokenizer
+    }
+
     /// What turns text into tokens and back.
     pub fn tokenizer(&self) -> &dyn Tokenizer {
         &*self.tokenizer

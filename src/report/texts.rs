@@ -8,6 +8,9 @@ use super::{
     plots,
 };
 
+/// Characters of a text that are shown; its file has all.
+const LENGTH: usize = 2000;
+
 /// Settings whose last text is shown.
 const SETTINGS: usize = 8;
 
@@ -62,6 +65,8 @@ fn show(out: &mut String, frame: &Frame, run: &Run, sample: Option<&(u64, String
     let Some((step, text)) = sample else { return };
     let place = plots::place(frame, run);
     let place = if place.is_empty() { String::new() } else { format!("{}, ", escaped(&place)) };
+    let shown = text.char_indices().nth(LENGTH).map_or(text.as_str(), |(end, _)| &text[..end]);
+    let more = if shown.len() < text.len() { " …" } else { "" };
     // A fence that the text does not have.
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(3.max(longest + 1));
@@ -69,6 +74,6 @@ fn show(out: &mut String, frame: &Frame, run: &Run, sample: Option<&(u64, String
         out,
         "{place}run `{}`, step {step}:\n\n{fence}text\n{}\n{fence}\n",
         run.name,
-        text.trim_end_matches('\n')
+        format_args!("{}{more}", shown.trim_end_matches('\n'))
     );
 }

@@ -298,9 +298,9 @@ impl Default for RunSettings {
 
 impl SampleConfig {
     /// Whether the model is to write after `step` of `steps` updates: after multiples of `every` and after the last; after
-    /// the last alone where other settings are made and this one is not.
+    /// the last alone where there is a prompt and no `every`.
     pub fn is_due(&self, step: u64, steps: u64) -> bool {
-        let is_last = step == steps && *self != Self::default();
+        let is_last = step == steps && (self.every.is_some() || self.prompt.is_some());
         step > 0 && (is_last || self.every.is_some_and(|every| step.is_multiple_of(every)))
     }
 }

@@ -263,7 +263,6 @@ static LEAVES: &[Leaf] = &[
     leaf!(model.position, Kind::Words(Position::WORDS), "learned", "How positions enter.")
         .aka(&["positions", "pos_emb", "position_embedding", "positional_encoding"]),
     leaf!(model.rope_theta, ABOVE_0, "10000.0", "The base of RoPE's wavelengths, for `position: rope`.")
-        .idle(|c| c.model.position != Position::Rope)
         .aka(&["rope_base", "rotary_base", "rope_freq_base"]),
     leaf!(model.qk_norm, Kind::Bool, "false", "Whether each head's queries and keys pass an RMSNorm before they meet.")
         .aka(&["qk_layernorm", "use_qk_norm", "qk_rmsnorm"]),
@@ -346,7 +345,7 @@ static LEAVES: &[Leaf] = &[
     leaf!(sample.every, AT_LEAST_1, "none", "Updates between texts that the model writes; the last update is followed by one too.").aside()
         .aka(&["sample_every", "sample_interval", "generate_every"]),
     leaf!(sample.prompt, Kind::Text, "none", "What these texts go on from; a line's end where nothing is said.").aside(),
-    leaf!(sample.tokens, SIZE, "200", "Tokens of such a text.").aside()
+    leaf!(sample.tokens, Kind::Integer { min: 1, max: 100_000 }, "200", "Tokens of such a text.").aside()
         .aka(&["max_new_tokens", "sample_tokens"]),
     leaf!(sample.temperature, NOT_NEGATIVE, "1.0", "What logits are divided by; 0 takes the likeliest token.").aside(),
 

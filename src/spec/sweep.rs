@@ -83,8 +83,10 @@ impl Sweep {
         let row = self.row(point);
         let theirs = RunConfig { model: theirs.clone(), ..RunConfig::default() };
         let has_preset = leaf::lookup(leaf::PRESET).is_ok_and(|preset| row[preset].is_some());
-        let of_model = |leaf: &leaf::Leaf| leaf.group() == "model" && leaf.path != leaf::PRESET;
-        let left_out = leaf::all().iter().enumerate().filter(|(_, leaf)| of_model(leaf) && !has_preset);
+        // Dropout has no weights, and how a run is trained does not follow from how another was.
+        let is_shape =
+            |leaf: &leaf::Leaf| leaf.group() == "model" && ![leaf::PRESET, "model.dropout"].contains(&leaf.path);
+        let left_out = leaf::all().iter().enumerate().filter(|(_, leaf)| is_shape(leaf) && !has_preset);
         let inherited: Vec<_> = left_out.map(|(index, leaf)| (index, leaf.get(&theirs))).collect();
         let written = row.iter().flatten().map(|setting| (setting.leaf, &setting.value));
         leaf::resolve(inherited.iter().map(|(index, value)| (*index, value)).chain(written))

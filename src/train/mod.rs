@@ -301,7 +301,8 @@ impl<'a> Trainer<'a> {
             return Ok(());
         }
         let tokenizer = self.data.tokenizer();
-        let text = || -> Result<String> {
+        // `None` where a stop was asked for meanwhile: the text is then written after the run was resumed.
+        let text = || -> Result<Option<String>> {
             let prompt = generate::prompt(tokenizer, config.prompt.as_deref())?;
             let (model, vocab, most) = (&self.config.model, tokenizer.vocab_size(), prompt.len() + config.tokens);
             let weights = self.engine.read(Part::Params)?;
@@ -311,13 +312,19 @@ impl<'a> Trainer<'a> {
             let sampling = Sampling { temperature: config.temperature, ..Sampling::default() };
             let mut rng = generate::stream(self.config.train.seed, 0);
             for _ in 0..config.tokens {
-                self.job.stop.stir();
+                if self.job.stop.requested() {
+                    return Ok(None);
+                }
                 writer.next(&sampling, &mut rng)?;
             }
-            Ok(tokenizer.decode(writer.tokens()))
+            Ok(Some(tokenizer.decode(writer.tokens())))
         };
         match text() {
-            Ok(text) => {
+            Ok(None) => {
+                self.stopping = true;
+                return Ok(());
+            }
+            Ok(Some(text)) => {
                 self.job.may_write()?;
                 let path = self.job.folder.sample(step, self.job.attempt);
                 files::write_atomic(&path, text.as_bytes())?;

@@ -6,6 +6,7 @@ use super::checkpoint::{self, Saved};
 use crate::{
     base::{
         Error, Exit, Result,
+        checkpoints::Fault,
         folders::{Root, RunFolder},
     },
     data::{
@@ -85,33 +86,57 @@ pub fn tokenizer_of(root: &Root, run: &RunFolder, frozen: &FrozenRun) -> Result<
     if data.info().hash != frozen.corpus_hash {
         return Ok(None);
     }
-    data.keep_tokenizer(root, run)?;
-    tokenizer::kept(root, run)
+    // For the next time, when the corpus may be gone. Where nothing can be written, it serves as well.
+    let _ = data.keep_tokenizer(root, run);
+    Ok(Some(data.into_tokenizer()))
 }
 
+/// The newest, or best, of those meant that is whole.
 fn find(run: &RunFolder, which: Which) -> Result<Option<Saved>> {
-    Ok(match which {
-        Which::Best => checkpoint::best(run)?,
-        Which::Last => checkpoint::list(run)?.into_iter().find(|saved| !saved.is_damaged()),
-        Which::Step(step) => checkpoint::list(run)?.into_iter().find(|saved| saved.step == step),
-    })
+    let all = checkpoint::list(run)?;
+    let candidates = match which {
+        Which::Best => return checkpoint::best(run),
+        Which::Last => all,
+        Which::Step(step) => all.into_iter().filter(|saved| saved.step == step).collect(),
+    };
+    for saved in candidates {
+        match saved.verify() {
+            Err(Fault::Damaged(_)) => {}
+            verified => return Ok(verified.map(|()| Some(saved))?),
+        }
+    }
+    Ok(None)
 }
 
 fn none_such(run: &RunFolder, frozen: &FrozenRun, which: Which) -> Error {
-    let mut steps: Vec<u64> = checkpoint::list(run).unwrap_or_default().iter().map(|saved| saved.step).collect();
+    let doing = format!("loading the model of run {}", frozen.id.short());
+    let all = checkpoint::list(run).unwrap_or_default();
+    let is_meant = |saved: &&Saved| !matches!(which, Which::Step(step) if step != saved.step);
+    if let Some(damaged) = all.iter().find(is_meant) {
+        let what = match which {
+            Which::Step(step) => format!("its checkpoint after step {step} is damaged"),
+            Which::Best | Which::Last => "all of its checkpoints are damaged".into(),
+        };
+        let why = damaged.verify().err().map_or_else(String::new, |fault| format!(": {}", Error::from(fault)));
+        let advice = match frozen.imported {
+            Some(_) => format!("move {} away and import the weights again", run.path().display()),
+            None => "put them back from a copy, or train the run again".into(),
+        };
+        return Error::new(Exit::Store, doing, format!("{what}{why}")).hint(advice);
+    }
+    let mut steps: Vec<u64> = all.iter().map(|saved| saved.step).collect();
     steps.sort_unstable();
     steps.dedup();
     let steps: Vec<String> = steps.iter().map(u64::to_string).collect();
-    let what = match which {
-        Which::Step(step) => format!("it has no checkpoint after step {step}"),
-        Which::Best | Which::Last => "it has no whole checkpoint".into(),
-    };
-    let error = Error::new(Exit::Usage, format!("loading the model of run {}", frozen.id.short()), what);
-    match &steps[..] {
-        [] => error.hint("a run writes its first checkpoint after `checkpoint.every` updates"),
-        steps => error.hint(format!(
-            "there are checkpoints after steps {}; how many are kept is for `checkpoint` in the spec to say",
-            steps.join(", ")
-        )),
+    match (which, &steps[..]) {
+        (Which::Step(step), [_, ..]) => {
+            let hint = format!(
+                "there are checkpoints after steps {}; how many are kept is for `checkpoint` in the spec to say",
+                steps.join(", ")
+            );
+            Error::new(Exit::Usage, doing, format!("it has no checkpoint after step {step}")).hint(hint)
+        }
+        _ => Error::new(Exit::Usage, doing, "it has no checkpoint")
+            .hint("a run writes its first one after `checkpoint.every` updates"),
     }
 }

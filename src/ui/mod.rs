@@ -23,13 +23,18 @@ pub fn has_lost_output() -> bool {
 
 /// Writes results to standard output. A reader that has gone away (`exp ls | head -1`) is no error.
 pub fn print(text: &str) {
+    try_print(text);
+}
+
+/// As [`print()`]; `false` where nobody reads any more, or nothing can be written: who goes on, works in vain.
+pub fn try_print(text: &str) -> bool {
     let mut out = std::io::stdout().lock();
-    if let Err(e) = out.write_all(text.as_bytes()).and_then(|()| out.flush())
-        && e.kind() != ErrorKind::BrokenPipe
-    {
+    let Err(e) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) else { return true };
+    if e.kind() != ErrorKind::BrokenPipe {
         LOST.store(true, Ordering::Relaxed);
         note(&format!("standard output cannot be written: {e}"));
     }
+    false
 }
 
 /// Writes a value as indented JSON to standard output.

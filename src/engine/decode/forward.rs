@@ -46,7 +46,7 @@ pub struct Acts {
     /// (V)
     logits: Buffer,
     /// The cosines and the sines by which RoPE rotates each row, (R, W)
-    turns: Buffer,
+    rope: Buffer,
     /// A head, (W)
     head: Buffer,
 }
@@ -64,7 +64,7 @@ impl Acts {
             gate: rows(if m.mlp == Mlp::SwiGlu { m.d_ff } else { 0 }),
             scores: Buffer::zeros(m.heads.max(CHUNK) * capacity),
             logits: Buffer::zeros(vocab),
-            turns: rows(if m.position == Position::Rope { width } else { 0 }),
+            rope: rows(if m.position == Position::Rope { width } else { 0 }),
             head: Buffer::zeros(width),
         }
     }
@@ -84,7 +84,7 @@ impl Net {
             self.embed(*token, position + row, x);
         }
         if self.model.position == Position::Rope {
-            self.set_turns(position, rows, &mut acts.turns);
+            self.set_rope(position, rows, &mut acts.rope);
         }
         for (layer, block) in w.blocks.iter().enumerate() {
             self.normalise(&block.norm1, rows, &acts.x, &mut acts.normed);
@@ -123,9 +123,9 @@ impl Net {
     }
 
     /// The cosines and then the sines of rows from `position` on: the same in all layers.
-    fn set_turns(&self, position: usize, rows: usize, turns: &mut [f32]) {
+    fn set_rope(&self, position: usize, rows: usize, rope: &mut [f32]) {
         let (w, theta) = (self.model.d_model / self.model.heads, self.model.rope_theta);
-        let (cos, sin) = turns[..rows * w].split_at_mut(rows * w / 2);
+        let (cos, sin) = rope[..rows * w].split_at_mut(rows * w / 2);
         for (i, (cos, sin)) in cos.iter_mut().zip(sin).enumerate() {
             let angle = rope_angle(position + i / (w / 2), i % (w / 2), w, theta);
             (*cos, *sin) = (angle.cos() as f32, angle.sin() as f32);
@@ -182,7 +182,7 @@ impl Net {
         let m = &self.model;
         let (d, w) = (m.d_model, m.d_model / m.heads);
         let (keys, width) = (d..d + m.kv_heads * w, d + 2 * m.kv_heads * w);
-        if let Some([q_norm, k_norm]) = &block.meeting {
+        if let Some([q_norm, k_norm]) = &block.qk_norm {
             for qkv in acts.qkv.chunks_mut(width).take(rows) {
                 for (i, head) in qkv[..keys.end].chunks_mut(w).enumerate() {
                     self.norm(if i < m.heads { q_norm } else { k_norm }, false, head, &mut acts.head);
@@ -191,7 +191,7 @@ impl Net {
             }
         }
         if m.position == Position::Rope {
-            let (cos, sin) = acts.turns[..rows * w].split_at(rows * w / 2);
+            let (cos, sin) = acts.rope[..rows * w].split_at(rows * w / 2);
             let qkv = &mut acts.qkv[..rows * width];
             heads::rotate(self.level, [cos, sin], w, 0, rows, m.heads + m.kv_heads, width, qkv, Way::On);
         }

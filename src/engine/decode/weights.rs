@@ -25,7 +25,7 @@ pub struct Block {
     pub norm1: Norm,
     pub qkv: Linear,
     /// The scales of queries and keys, where they are normalised.
-    pub meeting: Option<[Norm; 2]>,
+    pub qk_norm: Option<[Norm; 2]>,
     pub out: Linear,
     pub norm2: Norm,
     pub up: Linear,
@@ -92,7 +92,7 @@ impl Weights {
             Block {
                 norm1: named.norm(&format!("{h}.ln_1")),
                 qkv: named.linear(&format!("{h}.attn.c_attn"), m.d_model),
-                meeting: m.qk_norm.then(|| ["q_norm", "k_norm"].map(|name| named.norm(&format!("{h}.attn.{name}")))),
+                qk_norm: m.qk_norm.then(|| ["q_norm", "k_norm"].map(|name| named.norm(&format!("{h}.attn.{name}")))),
                 out: named.linear(&format!("{h}.attn.c_proj"), m.d_model),
                 norm2: named.norm(&format!("{h}.ln_2")),
                 up: named.linear(&format!("{h}.mlp.c_fc"), m.d_model),
