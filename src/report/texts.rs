@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{
     frame::{Frame, Run, Setting},
     markdown::escaped,
-    plots,
+    names,
 };
 
 /// Settings whose last text is shown.
@@ -60,7 +60,7 @@ fn lowest<'a>(frame: &Frame, runs: &[&'a Run]) -> Option<&'a Run> {
 /// A text with its run and step above it.
 fn show(out: &mut String, frame: &Frame, run: &Run, sample: Option<&(u64, String)>) {
     let Some((step, text)) = sample else { return };
-    let place = plots::place(frame, run);
+    let place = names::place(frame, run);
     let place = if place.is_empty() { String::new() } else { format!("{}, ", escaped(&place)) };
     // A fence that the text does not have.
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
