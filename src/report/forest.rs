@@ -13,7 +13,7 @@ use super::{
 };
 
 /// The most room that names take.
-const NAMES: f64 = 400.0;
+const NAMES: f64 = 300.0;
 /// Between names, values and columns.
 const GAP: f64 = 34.0;
 /// About how wide a column's head may be; wider where its cells are.
@@ -49,7 +49,8 @@ pub fn place<'a>(out: &mut Layout<'a>, forest: &'a Forest, mut top: f64) -> f64 
     let columns: Vec<(Vec<String>, f64)> = (0..forest.columns.len())
         .map(|i| {
             let cells = forest.rows.iter().filter_map(|row| row.cells.get(i)).map(|c| wide(c)).fold(0.0, f64::max);
-            let head = wrap(&forest.columns[i], TICK, Weight::Regular, cells.max(HEAD));
+            let word = forest.columns[i].split_whitespace().map(wide).fold(HEAD, f64::max);
+            let head = wrap(&forest.columns[i], TICK, Weight::Regular, cells.max(word));
             let room = head.iter().map(|line| wide(line)).fold(cells, f64::max);
             (head, room)
         })

@@ -83,9 +83,13 @@ pub fn digits(changes: &[Change]) -> usize {
     places(halves.fold(f64::INFINITY, f64::min))
 }
 
-/// `−0.528 ± 0.027`; `+0.0004` where the scatter is not known.
+/// `−0.528 ± 0.027`; `+0.0004` where the scatter is not known. What rounds to zero has no sign.
 pub fn signed(difference: Difference, digits: usize) -> String {
-    let sign = if difference.mean < 0.0 { "−" } else { "+" };
+    let sign = match difference.mean {
+        d if d.abs() < 0.5 * 0.1f64.powi(digits as i32) => "",
+        d if d < 0.0 => "−",
+        _ => "+",
+    };
     format!("{sign}{}", unsigned(difference, digits))
 }
 

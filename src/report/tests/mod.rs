@@ -39,7 +39,7 @@ fn frames() -> Vec<(&'static str, Frame)> {
         ("unfinished", edited(depths(), |i, run| cut(run, 40 * i as u64, RunState::Interrupted { step: 0 }))),
         ("spike", spike()),
         ("zip", zip()),
-        ("star", star(3)),
+        ("star", star::found()),
         ("star_one_seed", star(1)),
         (
             "star_of_two",

