@@ -10,7 +10,8 @@ use plotters::{
 
 use super::{
     decimate,
-    figure::{Figure, Gap, Ink, Line, Scale, Series},
+    figure::{Figure, Gap, Ink, Line, Mark, Scale, Series},
+    forest,
     layout::{Entry, Layout, Placed, SAMPLE, TICK_LENGTH, has_whiskers, layout},
     palette,
     pen::{Drawn, Pen, Spot},
@@ -26,7 +27,8 @@ fn finer(height: usize) -> usize {
 const STRONG: f64 = 3.0;
 const FAINT: f64 = 1.2;
 const MARKER: f64 = 7.5;
-const DOT: f64 = 4.5;
+/// The radius of a single value.
+pub const DOT: f64 = 4.5;
 /// Markers of one line stand at least this far apart.
 const MARKER_SPACING: f64 = 26.0;
 
@@ -91,6 +93,7 @@ fn encode(rgb: &[u8], width: u32, height: u32) -> std::result::Result<Vec<u8>, p
 
 fn paint<DB: DrawingBackend>(pen: &Pen<DB>, plan: &Layout) -> Drawn<DB> {
     plan.panels.iter().try_for_each(|placed| panel(pen, placed))?;
+    plan.forest.iter().try_for_each(|placed| forest::paint(pen, placed))?;
     plan.samples.iter().try_for_each(|(entry, at)| sample(pen, entry, *at))?;
     plan.labels.iter().try_for_each(|label| pen.label(label))
 }
@@ -229,7 +232,7 @@ fn markers<DB: DrawingBackend>(pen: &Pen<DB>, placed: &Placed, series: &Series) 
 }
 
 /// A marker with a white edge, which keeps it apart from lines and other markers.
-fn marker<DB: DrawingBackend>(pen: &Pen<DB>, ink: Ink, at: Spot) -> Drawn<DB> {
+pub fn marker<DB: DrawingBackend>(pen: &Pen<DB>, ink: Ink, at: Spot) -> Drawn<DB> {
     pen.polygon(&palette::marker(ink, at, MARKER + 2.0), palette::PAPER.to_rgba())?;
     pen.polygon(&palette::marker(ink, at, MARKER), palette::color(ink).to_rgba())
 }
@@ -269,6 +272,7 @@ fn sample<DB: DrawingBackend>(pen: &Pen<DB>, entry: &Entry, (left, y): Spot) -> 
     let right = left + SAMPLE;
     match entry {
         Entry::Reference(_) => pen.dashes((left, y), right, 2.0, palette::SOFT),
+        Entry::Mark(Mark { ink, .. }) => marker(pen, *ink, ((left + right) / 2.0, y)),
         Entry::Series(series) => {
             match series.line {
                 Line::Strong => pen.stroke((left, y), (right, y), STRONG, palette::color(series.ink))?,

@@ -4,13 +4,18 @@
 /// Lines that one panel can hold and still be read; the palette has as many colours and shapes.
 pub const MAX_LINES: usize = 8;
 
-/// A picture: rows of panels with a title above and notes below.
+/// Rows that a forest can hold and still be read.
+pub const MAX_ROWS: usize = 20;
+
+/// A picture: rows of panels, or a forest in their place, with a title above and notes below.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// What is shown.
     pub title: String,
     /// Panels, row by row.
     pub rows: Vec<Vec<Panel>>,
+    /// Categories one below the other.
+    pub forest: Option<Forest>,
     /// What has to be known to read it: the experiment, the number of seeds, what a band is, what was left out.
     pub notes: Vec<String>,
 }
@@ -117,10 +122,69 @@ pub struct Gap {
     pub ink: Ink,
 }
 
+/// A forest plot: a row for each category, with its values on one scale and words in columns beside them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forest {
+    /// Of the values, to the right.
+    pub x: Axis,
+    /// A vertical line to compare with, and the area around it.
+    pub level: Option<(f64, (f64, f64))>,
+    /// The heads of the columns to the right of the values.
+    pub columns: Vec<String>,
+    /// From top to bottom.
+    pub rows: Vec<Category>,
+    /// What inks mean.
+    pub legend: Vec<Mark>,
+}
+
+/// A row of a forest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Category {
+    /// Its name, to the left.
+    pub label: String,
+    /// Its colour and the shape of its marker.
+    pub ink: Ink,
+    /// Where its marker stands.
+    pub center: f64,
+    /// From where to where its bar goes.
+    pub bar: Option<(f64, f64)>,
+    /// Single values behind the marker.
+    pub dots: Vec<f64>,
+    /// What stands in the columns.
+    pub cells: Vec<String>,
+    /// Whether a line parts it from the rows below.
+    pub is_head: bool,
+}
+
+/// What an ink means.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// Its colour and shape.
+    pub ink: Ink,
+    /// In the legend.
+    pub label: String,
+}
+
 impl Axis {
     /// An axis with round ticks over whatever is drawn.
     pub fn new(label: impl Into<String>, scale: Scale) -> Self {
         Self { label: label.into(), scale, ticks: Vec::new(), range: None }
+    }
+}
+
+impl Forest {
+    /// Every value that something is drawn at.
+    pub fn xs(&self) -> impl Iterator<Item = f64> {
+        let of = |row: &Category| -> Vec<f64> {
+            row.dots
+                .iter()
+                .copied()
+                .chain(row.bar.into_iter().flat_map(|(lo, hi)| [lo, hi]))
+                .chain([row.center])
+                .collect()
+        };
+        let level = self.level.into_iter().flat_map(|(x, (lo, hi))| [x, lo, hi]);
+        self.rows.iter().flat_map(of).chain(level)
     }
 }
 

@@ -4,11 +4,17 @@ use super::{
     curves::Curves,
     frame::{Frame, LeftOut, Run, Setting, Unit},
     markdown::escaped,
-    numbers::{deviation, extent, mean, median, rounded, several, value, with_spread},
+    names::{self, setting},
+    numbers::{extent, mean, median, rounded, several, value, with_spread},
     pace,
-    plots::{is_tied, setting, title},
+    plots::title,
+    star::{self, Change, untied},
+    welch::{Difference, difference},
 };
 use crate::spec::config::Schedule;
+
+/// Changes from a base that are told one by one.
+const MAX_TOLD: usize = 8;
 
 /// Values of an axis that a sentence lists one by one.
 const MAX_LISTED: usize = 5;
@@ -33,9 +39,11 @@ pub fn text(frame: &Frame) -> String {
     };
     let lead = [Some(census(frame)), Some(winner(frame, best, rest.first())), caution(&scored)];
     let lead: Vec<String> = lead.into_iter().flatten().collect();
-    let axes = (0..frame.axes.len()).filter(|&a| !(0..a).any(|b| is_tied(frame, a, b) && is_tied(frame, b, a)));
-    let details = axes.filter_map(|a| along(frame, a, best, &scored));
-    let details = details.chain(equal_time(frame, best, &scored)).chain(above_own_cost(frame, best));
+    let details: Vec<String> = match star::changes(frame) {
+        Some(changes) => from_base(frame, &changes),
+        None => untied(frame).into_iter().filter_map(|a| along(frame, a, best, &scored)).collect(),
+    };
+    let details = details.into_iter().chain(equal_time(frame, best, &scored)).chain(above_own_cost(frame, best));
     let list: String = details.map(|sentence| format!("- {sentence}\n")).collect();
     format!("{}\n{}{list}", lead.join(" "), if list.is_empty() { "" } else { "\n" })
 }
@@ -79,7 +87,7 @@ fn winner(frame: &Frame, best: &Scored, next: Option<&Scored>) -> String {
     let lead = format!("The lowest validation loss is {loss}, with **{}**", name(frame, best));
     let Some(next) = next else { return format!("{lead}, the only setting that is done.") };
     let gap = mean(&next.losses) - mean(&best.losses);
-    let verdict = match is_beyond_chance(&best.losses, &next.losses) {
+    let verdict = match difference(&next.losses, &best.losses).and_then(Difference::is_beyond_chance) {
         None => "",
         Some(true) => ", more than seeds alone would make (Welch's t, 5 %)",
         Some(false) => ", which seeds alone can make: the order of these two is open",
@@ -93,10 +101,66 @@ fn of_seeds(n: usize) -> String {
     if n > 1 { format!(" (mean ± standard deviation over {n} seeds)") } else { String::new() }
 }
 
-/// `8 layers, lr 1e-3`.
+/// What a setting is called.
 fn name(frame: &Frame, scored: &Scored) -> String {
-    let parts = frame.axes.iter().zip(&scored.setting.at);
-    escaped(&parts.map(|(axis, &v)| setting(axis, v)).collect::<Vec<_>>().join(", "))
+    escaped(&names::name(frame, &scored.setting.at))
+}
+
+/// What each change from the base does: those that matter from the best on, then those that seeds could make.
+fn from_base(frame: &Frame, changes: &[Change]) -> Vec<String> {
+    let Some((base, rest)) = changes.split_first().filter(|(base, _)| !base.losses.is_empty()) else {
+        return vec!["The base has no result, so that nothing is compared with it.".to_owned()];
+    };
+    let digits = star::digits(changes);
+    let name = |c: &Change| escaped(&names::name(frame, &c.setting.at));
+    let judged = |wanted: Option<bool>| {
+        let found = rest.iter().filter_map(|c| Some((c, c.from_base?)));
+        found.filter(move |(_, d)| d.is_beyond_chance() == wanted)
+    };
+    let mut out = vec![format!("{} The base has {}.", escaped(&names::legend(frame)), with_spread(&base.losses))];
+    for (i, (change, difference)) in judged(Some(true)).take(MAX_TOLD).enumerate() {
+        let verb = if difference.mean < 0.0 { "lower" } else { "raise" };
+        let by = star::unsigned(difference, digits);
+        let what = if i == 0 { "the loss" } else { "it" };
+        let against = if i == 0 { " against the base (±: 95 % confidence interval, Welch's t)" } else { "" };
+        let name = name(change);
+        out.push(match change.axes {
+            1 => format!("**{name}** alone {verb}s {what} by {by}{against}."),
+            _ => {
+                let sum = one_by_one(frame, change, rest, digits);
+                format!("**{name}** together {verb} {what} by {by}{against}{sum}.")
+            }
+        });
+    }
+    let more = judged(Some(true)).count().saturating_sub(MAX_TOLD);
+    if more > 0 {
+        out.push(format!("{} more differ from the base by more than seeds would make: see the table.", more));
+    }
+    for (wanted, lead) in
+        [(Some(false), "No difference that seeds would not make"), (None, "By one seed, so not judged")]
+    {
+        let parts: Vec<String> =
+            judged(wanted).map(|(c, d)| format!("{} ({})", name(c), star::signed(d, digits))).collect();
+        let (told, more) = (parts.len().min(MAX_TOLD), parts.len().saturating_sub(MAX_TOLD));
+        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+        if told > 0 {
+            out.push(format!("{lead}: {}{rest}.", parts[..told].join(", ")));
+        }
+    }
+    out
+}
+
+/// `; one by one they add up to −0.80`: what the changes of a setting do alone, where each was tried and has a result.
+fn one_by_one(frame: &Frame, change: &Change, rest: &[Change], digits: usize) -> String {
+    let Some(base) = &frame.base else { return String::new() };
+    let is_part = |at: &[usize]| at.iter().zip(base).zip(&change.setting.at).all(|((v, b), c)| v == b || v == c);
+    let alone = rest.iter().filter(|c| c.axes == 1 && is_part(&c.setting.at));
+    let parts: Vec<f64> = alone.filter_map(|c| Some(c.from_base?.mean)).collect();
+    if parts.len() < change.axes {
+        return String::new();
+    }
+    let sum: f64 = parts.iter().sum();
+    format!("; one by one they add up to {}{:.digits$}", if sum < 0.0 { "−" } else { "+" }, sum.abs())
 }
 
 /// How the loss goes along one axis where all others stay at the best setting's values.
@@ -108,7 +172,7 @@ fn along(frame: &Frame, axis: usize, best: &Scored, scored: &[Scored]) -> Option
     let swept = &frame.axes[axis];
     let place = |s: &Scored| escaped(&value(&swept.values[s.setting.at[axis]]));
     let fixed = others(frame, axis, best);
-    let together = (0..frame.axes.len()).filter(|&a| a != axis && is_tied(frame, a, axis));
+    let together = (0..frame.axes.len()).filter(|&a| a != axis && frame.is_tied(a, axis));
     let together: String = together.map(|a| format!(" with {}", frame.axes[a].name)).collect();
     let walked = format!("{}{together}", title(swept).0);
     let mut text = if line.len() <= MAX_LISTED {
@@ -137,7 +201,7 @@ fn along(frame: &Frame, axis: usize, best: &Scored, scored: &[Scored]) -> Option
 
 /// The axes that stay as they are while one is walked along; those that are walked together with it do not.
 fn held(frame: &Frame, axis: usize) -> impl Iterator<Item = usize> {
-    (0..frame.axes.len()).filter(move |&i| i != axis && !is_tied(frame, i, axis))
+    (0..frame.axes.len()).filter(move |&i| i != axis && !frame.is_tied(i, axis))
 }
 
 /// The settings that differ from the best along one axis alone, ascending.
@@ -236,31 +300,6 @@ fn caution(scored: &[Scored]) -> Option<String> {
     }
 }
 
-/// Whether two means differ by more than chance makes in 5 % of cases (Welch's t-test, two-sided). `None` where one has
-/// a single value.
-fn is_beyond_chance(a: &[f64], b: &[f64]) -> Option<bool> {
-    let variance = |v: &[f64]| Some(deviation(v)?.powi(2) / v.len() as f64);
-    let (va, vb) = (variance(a)?, variance(b)?);
-    let gap = (mean(a) - mean(b)).abs();
-    if va + vb == 0.0 {
-        return Some(gap > 0.0);
-    }
-    let share = |v: f64, n: usize| v * v / (n - 1) as f64;
-    let freedom = (va + vb).powi(2) / (share(va, a.len()) + share(vb, b.len()));
-    Some(gap / (va + vb).sqrt() > critical_t(freedom))
-}
-
-/// The 97.5 % quantile of Student's t, for whole degrees of freedom, rounded down.
-fn critical_t(freedom: f64) -> f64 {
-    const T: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
-    match freedom as usize {
-        n @ 1..=10 => T[n - 1],
-        11..=20 => 2.2,
-        21.. => 2.09,
-        0 => T[0],
-    }
-}
-
 /// `a, b and c`.
 fn listed(parts: impl Iterator<Item = String>) -> String {
     let parts: Vec<String> = parts.collect();
@@ -302,10 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn close_settings_with_scatter_are_left_open() {
-        assert_eq!(is_beyond_chance(&[1.60, 1.62, 1.64], &[1.63, 1.65, 1.61]), Some(false));
-        assert_eq!(is_beyond_chance(&[1.60, 1.61, 1.62], &[1.70, 1.71, 1.72]), Some(true));
-        assert_eq!(is_beyond_chance(&[1.60], &[1.70, 1.71]), None);
+    fn one_seed_asks_for_caution() {
         let two = grid("two", &[("model.layers", values(&[2, 8]))], 1, &[]);
         assert!(text(&two).contains("One seed a setting"));
     }

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::pace::{self, Slot};
+use super::{
+    pace::{self, Slot},
+    star,
+};
 use crate::{
     event::RunState,
     spec::config::TokenizerKind,
@@ -32,6 +35,8 @@ pub struct Frame {
     pub unit: Unit,
     /// The slots that [`Run::step_time`] is taken from.
     pub slots: Vec<Slot>,
+    /// The setting that the others lie around, where there is one: for each axis the index of the value.
+    pub base: Option<Vec<usize>>,
 }
 
 /// A setting that varies.
@@ -131,7 +136,9 @@ impl Frame {
             run.step_time = pace::step_time(run, &slots);
         }
         let unit = unit(&runs);
-        Self { experiment: experiment.to_owned(), axes, runs, unit, slots }
+        let mut frame = Self { experiment: experiment.to_owned(), axes, runs, unit, slots, base: None };
+        frame.base = star::base(&frame);
+        frame
     }
 
     /// The index of the axis of this leaf, where it varies.
@@ -139,10 +146,20 @@ impl Frame {
         self.axes.iter().position(|a| a.path == path)
     }
 
-    /// The runs, one entry for each setting of all axes, in the axes' order.
+    /// The runs, one entry for each setting of all axes, in the axes' order; around a base it comes first, the others as
+    /// the spec has them.
     pub fn settings(&self) -> Vec<Setting<'_>> {
         let all: Vec<usize> = (0..self.axes.len()).collect();
-        self.group(&all).into_iter().map(|(at, runs)| Setting { at, runs }).collect()
+        let mut settings: Vec<_> = self.group(&all).into_iter().map(|(at, runs)| Setting { at, runs }).collect();
+        if let Some(base) = &self.base {
+            settings.sort_by_key(|s| (s.at != *base, self.runs.iter().position(|r| r.at == s.at)));
+        }
+        settings
+    }
+
+    /// Whether each value of axis `x` has but one value of axis `other`, as with axes that are walked together.
+    pub fn is_tied(&self, other: usize, x: usize) -> bool {
+        self.group(&[x]).values().all(|runs| runs.iter().all(|r| r.at[other] == runs[0].at[other]))
     }
 
     /// The runs by their values of some axes, in those axes' order.

@@ -4,7 +4,8 @@
 use plotters::style::RGBColor;
 
 use super::{
-    figure::{Axis, Figure, Line, Panel, Reference, Scale, Series},
+    figure::{Axis, Figure, Line, Mark, Panel, Reference, Scale, Series},
+    forest::{self, PlacedForest},
     numbers, palette,
     pen::{Align, Label},
     scale::{self, Ruler},
@@ -13,7 +14,8 @@ use super::{
 
 /// The width of every picture.
 pub const WIDTH: f64 = 1600.0;
-const MARGIN: f64 = 36.0;
+/// Around everything.
+pub const MARGIN: f64 = 36.0;
 /// Between two columns of panels.
 const GUTTER: f64 = 48.0;
 /// Between two rows of panels.
@@ -21,12 +23,14 @@ const ROW_GAP: f64 = 26.0;
 
 const TITLE: f64 = 34.0;
 const HEAD: f64 = 27.0;
-const LABEL: f64 = 26.0;
-const TICK: f64 = 24.0;
+/// The size of labels.
+pub const LABEL: f64 = 26.0;
+/// The size of ticks' words.
+pub const TICK: f64 = 24.0;
 const LEGEND: f64 = 25.0;
 const NOTE: f64 = 21.0;
 /// From one baseline to the next, in em.
-const LEADING: f64 = 1.4;
+pub const LEADING: f64 = 1.4;
 
 /// The length of a line's sample in a legend.
 pub const SAMPLE: f64 = 48.0;
@@ -43,6 +47,8 @@ pub struct Layout<'a> {
     pub samples: Vec<(Entry<'a>, (f64, f64))>,
     /// The panels.
     pub panels: Vec<Placed<'a>>,
+    /// The forest in their place.
+    pub forest: Option<PlacedForest<'a>>,
 }
 
 /// A panel in its place.
@@ -68,11 +74,14 @@ pub enum Entry<'a> {
     Series(&'a Series),
     /// A level.
     Reference(&'a Reference),
+    /// A marker.
+    Mark(&'a Mark),
 }
 
 /// Finds a place for everything of `figure`.
 pub fn layout(figure: &Figure) -> Layout<'_> {
-    let mut out = Layout { size: (WIDTH, 0.0), labels: Vec::new(), samples: Vec::new(), panels: Vec::new() };
+    let mut out =
+        Layout { size: (WIDTH, 0.0), labels: Vec::new(), samples: Vec::new(), panels: Vec::new(), forest: None };
     let mut top = out.paragraph(&figure.title, MARGIN, TITLE, Weight::Bold, palette::TEXT) + 10.0;
     let panels: Vec<&Panel> = figure.rows.iter().flatten().collect();
     let one_legend = alike(&panels);
@@ -82,6 +91,9 @@ pub fn layout(figure: &Figure) -> Layout<'_> {
     let grid = Grid::new(figure, &panels, top);
     for row in &figure.rows {
         top = out.row(row, &grid, top, one_legend) + ROW_GAP;
+    }
+    if let Some(forest) = &figure.forest {
+        top = forest::place(&mut out, forest, top) + ROW_GAP;
     }
     for note in &figure.notes {
         top = out.paragraph(note, top, NOTE, Weight::Regular, palette::SOFT);
@@ -168,7 +180,7 @@ fn alike(panels: &[&Panel]) -> bool {
             .iter()
             .map(|e| match e {
                 Entry::Series(s) => (s.label.clone(), Some((s.ink, s.line, s.markers))),
-                Entry::Reference(r) => (r.label.clone(), None),
+                Entry::Reference(Reference { label, .. }) | Entry::Mark(Mark { label, .. }) => (label.clone(), None),
             })
             .collect()
     };
@@ -182,13 +194,13 @@ fn y_range(panel: &Panel) -> (f64, f64) {
     panel.y.range.or_else(found).unwrap_or((0.0, 1.0))
 }
 
-/// The range of a panel's horizontal axis.
-fn x_range(panel: &Panel) -> (f64, f64) {
-    match &panel.x.scale {
+/// The range of a horizontal axis with something drawn at `xs`.
+pub fn x_range(axis: &Axis, xs: impl Iterator<Item = f64>) -> (f64, f64) {
+    match &axis.scale {
         Scale::Ordinal(words) | Scale::Words(words) => (-0.5, words.len() as f64 - 0.5),
         scale => {
-            let found = || scale::range(panel.xs(), *scale == Scale::Log, 0.05);
-            panel.x.range.or_else(found).unwrap_or((0.0, 1.0))
+            let found = || scale::range(xs, *scale == Scale::Log, 0.05);
+            axis.range.or_else(found).unwrap_or((0.0, 1.0))
         }
     }
 }
@@ -262,7 +274,8 @@ impl<'a> Layout<'a> {
         top + LEADING * size * lines.len() as f64
     }
 
-    fn label(&mut self, text: &str, spot: (f64, f64), align: Align, size: f64, color: RGBColor) -> &mut Label {
+    /// A line of text.
+    pub fn label(&mut self, text: &str, spot: (f64, f64), align: Align, size: f64, color: RGBColor) -> &mut Label {
         let weight = Weight::Regular;
         self.labels.push(Label { text: text.to_owned(), spot, align, size, weight, upward: false, color });
         let last = self.labels.len() - 1;
@@ -280,7 +293,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Samples and words side by side, in as many lines as they need; answers the height.
-    fn legend(&mut self, entries: &[Entry<'a>], (left, top): (f64, f64), room: f64) -> f64 {
+    pub fn legend(&mut self, entries: &[Entry<'a>], (left, top): (f64, f64), room: f64) -> f64 {
         const GAP: f64 = 34.0;
         const LINE: f64 = LEGEND * 1.5;
         let (mut x, mut y) = (left, top);
@@ -288,6 +301,7 @@ impl<'a> Layout<'a> {
             let text = match entry {
                 Entry::Series(s) => &s.label,
                 Entry::Reference(r) => &r.label,
+                Entry::Mark(m) => &m.label,
             };
             let text = fit(text, LEGEND, room - SAMPLE - 12.0);
             let wide = SAMPLE + 12.0 + width(&text, LEGEND, Weight::Regular);
@@ -314,7 +328,7 @@ impl<'a> Layout<'a> {
     /// A panel with its ticks; answers the height that is taken below the field.
     fn panel(&mut self, panel: &'a Panel, field: (f64, f64, f64, f64), steps: usize) -> f64 {
         let (left, top, right, bottom) = field;
-        let (x_range, y_range) = (x_range(panel), y_range(panel));
+        let (x_range, y_range) = (x_range(&panel.x, panel.xs()), y_range(panel));
         let x = Ruler::new(&panel.x.scale, x_range, (left, right));
         let y = Ruler::new(&panel.y.scale, y_range, (bottom, top));
 
@@ -324,29 +338,41 @@ impl<'a> Layout<'a> {
             let spot = (left - TICK_LENGTH - 6.0, y.at(*value) + TICK * CAPITALS / 2.0);
             self.label(text, spot, Align::End, TICK, palette::TEXT);
         }
-        let (x_marks, used) = self.x_ticks(panel, x_range, &x, field);
-        let words = fit(&panel.x.label, LABEL, right - left);
+        let (x_ticks, used) = self.x_axis(&panel.x, x_range, &x, field);
+        let y_ticks = y_marks.iter().map(|t| y.at(t.0)).collect();
+        self.panels.push(Placed { panel, field, x, y, x_ticks, y_ticks });
+        used
+    }
+
+    /// Ticks and label of a horizontal axis; answers where the ticks stand and the height that is taken below the field.
+    pub fn x_axis(
+        &mut self,
+        axis: &Axis,
+        range: (f64, f64),
+        x: &Ruler,
+        field: (f64, f64, f64, f64),
+    ) -> (Vec<f64>, f64) {
+        let (left, _, right, bottom) = field;
+        let (marks, used) = self.x_ticks(axis, range, x, field);
+        let words = fit(&axis.label, LABEL, right - left);
         let spot = ((left + right) / 2.0, bottom + used + LABEL);
         self.label(&words, spot, Align::Middle, LABEL, palette::TEXT);
-
-        let y_ticks = y_marks.iter().map(|t| y.at(t.0)).collect();
-        self.panels.push(Placed { panel, field, x, y, x_ticks: x_marks, y_ticks });
-        used + LABEL * 1.3
+        (marks, used + LABEL * 1.3)
     }
 
     /// The ticks of the horizontal axis; answers where they stand and the height that their labels take.
-    fn x_ticks(&mut self, panel: &Panel, range: (f64, f64), x: &Ruler, field: (f64, f64, f64, f64)) -> (Vec<f64>, f64) {
+    fn x_ticks(&mut self, axis: &Axis, range: (f64, f64), x: &Ruler, field: (f64, f64, f64, f64)) -> (Vec<f64>, f64) {
         let (left, _, right, bottom) = field;
         let top = bottom + TICK_LENGTH + 4.0;
-        if let Scale::Words(_) | Scale::Ordinal(_) = panel.x.scale {
-            let marks = ticks(&panel.x, range, 0);
+        if let Scale::Words(_) | Scale::Ordinal(_) = axis.scale {
+            let marks = ticks(axis, range, 0);
             let slot = (right - left) / marks.len() as f64 - 14.0;
             let used = self.words(&marks, x, top, slot);
             return (marks.iter().map(|m| x.at(m.0)).collect(), used + top - bottom);
         }
         let mut marks = Vec::new();
         for count in (2..=((right - left) / 90.0) as usize).rev() {
-            marks = ticks(&panel.x, range, count);
+            marks = ticks(axis, range, count);
             marks.retain(|m| m.0 >= range.0 && m.0 <= range.1);
             let apart = |pair: &[(f64, String)]| {
                 let half = |m: &(f64, String)| width(&m.1, TICK, Weight::Regular) / 2.0;

@@ -13,19 +13,23 @@ mod decimate;
 mod draw;
 mod figure;
 mod findings;
+mod forest;
 mod frame;
 mod layout;
 mod load;
 mod markdown;
+mod names;
 mod numbers;
 mod pace;
 mod palette;
 mod pen;
 mod plots;
 mod scale;
+mod star;
 mod summary;
 mod text;
 mod texts;
+mod welch;
 
 #[cfg(test)]
 mod sample;

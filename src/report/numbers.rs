@@ -58,10 +58,15 @@ pub fn with_spread(values: &[f64]) -> String {
     match deviation(values) {
         None => loss(mean(values)),
         Some(spread) => {
-            let digits = if spread > 0.0 { (1 - spread.log10().floor() as i32).clamp(2, 4) } else { 4 } as usize;
+            let digits = places(spread);
             format!("{:.digits$} ± {spread:.digits$}", mean(values))
         }
     }
+}
+
+/// The decimals that give a spread two significant digits, within reason.
+pub fn places(spread: f64) -> usize {
+    if spread > 0.0 && spread.is_finite() { (1 - spread.log10().floor() as i32).clamp(2, 4) as usize } else { 4 }
 }
 
 /// A count of parameters: `804,096` below a million, then `1.58 M`.

@@ -7,8 +7,9 @@ use super::{
     findings,
     frame::{Frame, LeftOut, Run, Setting, Unit},
     markdown::escaped,
+    names,
     numbers::{self, extent, mean, median, number, several},
-    pace, plots, texts,
+    pace, texts,
 };
 use crate::event::RunState;
 
@@ -60,6 +61,9 @@ fn row(frame: &Frame, setting: &Setting) -> Vec<(String, String)> {
 
     let mut row: Vec<(String, String)> = Vec::new();
     let mut put = |head: &str, cell: String| row.push((head.to_owned(), cell));
+    if frame.base.is_some() {
+        put("setting", escaped(&names::name(frame, &setting.at)));
+    }
     if frame.seeds() == 1 {
         put("run", format!("`{}`", runs[0].name));
     }
@@ -128,7 +132,7 @@ fn without_result(frame: &Frame) -> String {
     }
     let mut out = format!("\n## Without a result: {}\n\n", several(ended.len(), "run"));
     for (run, why) in ended.iter().take(MAX_TOLD) {
-        let place = plots::place(frame, run);
+        let place = names::place(frame, run);
         let place = if place.is_empty() { String::new() } else { format!(" ({})", escaped(&place)) };
         let _ = writeln!(out, "- `{}`{place} {}", run.name, escaped(why));
     }

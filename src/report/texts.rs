@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{
     frame::{Frame, Run, Setting},
     markdown::escaped,
-    plots,
+    names,
 };
 
 /// Characters of a text that are shown; its file has all.
@@ -63,7 +63,7 @@ fn lowest<'a>(frame: &Frame, runs: &[&'a Run]) -> Option<&'a Run> {
 /// A text with its run and step above it.
 fn show(out: &mut String, frame: &Frame, run: &Run, sample: Option<&(u64, String)>) {
     let Some((step, text)) = sample else { return };
-    let place = plots::place(frame, run);
+    let place = names::place(frame, run);
     let place = if place.is_empty() { String::new() } else { format!("{}, ", escaped(&place)) };
     let shown = text.char_indices().nth(LENGTH).map_or(text.as_str(), |(end, _)| &text[..end]);
     let more = if shown.len() < text.len() { " …" } else { "" };

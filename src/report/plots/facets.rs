@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::super::{
     figure::MAX_LINES,
-    frame::{Axis, Frame, Run},
-    numbers,
+    frame::Frame,
+    names::{self, setting},
 };
 
 /// Panels that one picture can hold where an axis tells them apart.
@@ -37,7 +37,10 @@ pub struct FacetLine {
 /// sooner a line is shown where there are too many for one picture. Also answers how many were left out.
 pub fn facets(frame: &Frame, axes: &[usize], keys: &[Vec<usize>], worth: &[f64]) -> (Vec<Facet>, usize) {
     let mut shown: Vec<usize> = (0..keys.len()).collect();
-    let split = if shown.len() > MAX_LINES { best_split(frame, axes, keys, &shown) } else { None };
+    // Settings around a base have names of their own, and no axis along which to part them.
+    let is_star = frame.base.is_some() && axes.len() == frame.axes.len();
+    let is_split = shown.len() > MAX_LINES && !is_star;
+    let split = if is_split { best_split(frame, axes, keys, &shown) } else { None };
     if split.is_none() && shown.len() > MAX_LINES * MAX_CHUNKS {
         shown.sort_by(|&a, &b| worth[a].total_cmp(&worth[b]));
         shown.truncate(MAX_LINES * MAX_CHUNKS);
@@ -48,6 +51,9 @@ pub fn facets(frame: &Frame, axes: &[usize], keys: &[Vec<usize>], worth: &[f64])
         None => chunks(&shown),
     };
     let words = |line: usize, of_title: bool| -> String {
+        if is_star {
+            return if of_title { String::new() } else { names::name(frame, &keys[line]) };
+        }
         let is_title = |i: &usize| split.as_ref().is_some_and(|s| s.contains(i));
         let parts = (0..axes.len()).filter(|i| is_title(i) == of_title);
         parts.map(|i| setting(&frame.axes[axes[i]], keys[line][i])).collect::<Vec<_>>().join(", ")
@@ -97,23 +103,4 @@ fn best_split(frame: &Frame, axes: &[usize], keys: &[Vec<usize>], shown: &[usize
         fits.then_some((groups.len(), depth, split))
     });
     fitting.min().map(|(_, _, split)| split)
-}
-
-/// All settings of a run that vary: `2 layers, lr 3e-4, seed 1`.
-pub fn place(frame: &Frame, run: &Run) -> String {
-    let mut place: Vec<String> = frame.axes.iter().zip(&run.at).map(|(axis, &v)| setting(axis, v)).collect();
-    if frame.seeds() > 1 {
-        place.push(format!("seed {}", run.row.config.train.seed));
-    }
-    place.join(", ")
-}
-
-/// A value with its axis: `4 layers`, `lr 3e-4`.
-pub fn setting(axis: &Axis, value: usize) -> String {
-    let text = numbers::value(&axis.values[value]);
-    match (axis.path.as_str(), text.as_str()) {
-        ("model.layers", "1") => "1 layer".to_owned(),
-        ("model.layers" | "model.heads" | "train.steps", _) => format!("{text} {}", axis.name),
-        _ => format!("{} {text}", axis.name),
-    }
 }

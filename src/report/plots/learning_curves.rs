@@ -5,7 +5,7 @@ use super::{
         curves::{Curves, Spread},
         figure::{Axis, Figure, Gap, Ink, Line, Panel, Scale, Series},
         frame::Frame,
-        numbers, pace, scale,
+        names, numbers, pace, scale,
     },
     Plot,
     facets::{Facet, FacetLine, facets},
@@ -52,6 +52,7 @@ impl Plot for LearningCurves {
         };
         let notes = vec![
             format!("{} {}", notes::experiment(frame), reading(&curves)),
+            names::legend(frame),
             start,
             timing(&curves),
             not_done(&curves, frame),
@@ -59,7 +60,7 @@ impl Plot for LearningCurves {
             notes::no_room(no_room),
         ];
         let notes = notes.into_iter().filter(|n| !n.is_empty()).collect();
-        Some(Figure { title: "Loss over steps and over training time".into(), rows, notes })
+        Some(Figure { title: "Loss over steps and over training time".into(), rows, forest: None, notes })
     }
 }
 

@@ -34,7 +34,7 @@ impl Plot for LossVs {
 
     fn figure(&self, frame: &Frame) -> Option<Figure> {
         let (tied, others): (Vec<usize>, Vec<usize>) =
-            (0..frame.axes.len()).filter(|&a| a != self.axis).partition(|&a| is_tied(frame, a, self.axis));
+            (0..frame.axes.len()).filter(|&a| a != self.axis).partition(|&a| frame.is_tied(a, self.axis));
         let value = |run: &_| frame.result(run).ok();
         let over = Over { frame, x: self.axis, others, value: &value, center: numbers::mean, mark_any: true };
         let y = Axis::new(format!("best validation loss ({})", frame.unit.words()), Scale::Linear);
@@ -58,15 +58,10 @@ impl Plot for LossVs {
         Some(Figure {
             title: format!("Best validation loss over {}", title(axis).0),
             rows: super::arrange(chart.panels),
+            forest: None,
             notes: notes.into_iter().filter(|n| !n.is_empty()).collect(),
         })
     }
-}
-
-/// Whether each value of `x` has but one value of `other`, as with axes that are walked together: then `other` makes no
-/// lines of its own.
-pub fn is_tied(frame: &Frame, other: usize, x: usize) -> bool {
-    frame.group(&[x]).values().all(|runs| runs.iter().all(|r| r.at[other] == runs[0].at[other]))
 }
 
 /// How points, bands and dots are to be read.

@@ -1,6 +1,7 @@
 //! The plots: each turns a frame into a figure, or into nothing where the data does not support it. One file each; a new
 //! one gets its line in [`all`].
 
+mod ablation;
 mod facets;
 mod learning_curves;
 mod loss_vs;
@@ -8,8 +9,6 @@ mod notes;
 mod over;
 mod throughput;
 
-pub use facets::{place, setting};
-pub use loss_vs::is_tied;
 pub use over::title;
 
 use super::{
@@ -28,11 +27,16 @@ pub trait Plot {
 
 /// Every plot that a report of this frame may have, in the order in which the report shows them.
 pub fn all(frame: &Frame) -> Vec<Box<dyn Plot>> {
+    let (curves, throughput) = (Box::new(learning_curves::LearningCurves), Box::new(throughput::Throughput));
+    if frame.base.is_some() {
+        // Each axis has but a point or two beside the base, so that one picture holds what one for each axis would.
+        return vec![Box::new(ablation::Ablation), curves, throughput];
+    }
     let depth = frame.axis("model.layers").map(|a| loss_vs::LossVs::new(frame, a));
     let others = (0..frame.axes.len()).filter(|&a| frame.axes[a].path != "model.layers");
     let first = depth.into_iter().map(|p| Box::new(p) as Box<dyn Plot>);
     first
-        .chain([Box::new(learning_curves::LearningCurves) as Box<dyn Plot>, Box::new(throughput::Throughput)])
+        .chain([curves as Box<dyn Plot>, throughput])
         .chain(others.map(|a| Box::new(loss_vs::LossVs::new(frame, a)) as Box<dyn Plot>))
         .collect()
 }

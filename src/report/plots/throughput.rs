@@ -3,9 +3,9 @@
 
 use super::{
     super::{
-        figure::{Axis, Figure, Panel, Scale},
-        frame::{Frame, Run},
-        numbers, pace,
+        figure::{Axis, Category, Figure, Forest, Ink, MAX_ROWS, Panel, Scale},
+        frame::{Frame, Run, Setting},
+        names, numbers, pace,
     },
     Plot, notes,
     over::{Over, share_range},
@@ -35,9 +35,12 @@ impl Plot for Throughput {
         let value = |run: &Run| run.tokens_per_second();
         let matters: Vec<usize> =
             (0..frame.axes.len()).filter(|&a| MATTERS.iter().any(|m| frame.axes[a].path.starts_with(m))).collect();
+        if frame.base.is_some() {
+            return around_base(frame, &matters);
+        }
         let mut charts = Vec::new();
         for x in over(frame, &matters) {
-            let others = matters.iter().copied().filter(|&a| a != x && !super::is_tied(frame, a, x)).collect();
+            let others = matters.iter().copied().filter(|&a| a != x && !frame.is_tied(a, x)).collect();
             let chart =
                 Over { frame, x, others, value: &value, center: numbers::median, mark_any: false }.chart(&y_axis());
             if chart.places > 1 {
@@ -58,26 +61,89 @@ impl Plot for Throughput {
         } else {
             "Point: the median step of one run.".to_owned()
         };
-        let missing = frame.runs.iter().filter(|r| value(r).is_none()).count();
-        let notes = vec![
-            format!("{} {point}", notes::experiment(frame)),
-            format!(
-                "Steps on {}; of each attempt the first tenth (20 steps at most) is left out as warm-up.",
-                pace::words(&frame.slots)
-            ),
-            match missing {
-                0 => String::new(),
-                n => format!(
-                    "{} no step on this slot.",
-                    if n == 1 { "1 run has".into() } else { format!("{n} runs have") }
-                ),
-            },
-            notes::no_room(left_out),
-        ];
-        let on: Vec<String> = frame.slots.iter().map(ToString::to_string).collect();
-        let notes = notes.into_iter().filter(|n| !n.is_empty()).collect();
-        Some(Figure { title: format!("Training throughput on {}", on.join(" and on ")), rows, notes })
+        let first = format!("{} {point}", notes::experiment(frame));
+        Some(Figure {
+            title: headline(frame),
+            rows,
+            forest: None,
+            notes: below(frame, first, notes::no_room(left_out)),
+        })
     }
+}
+
+fn headline(frame: &Frame) -> String {
+    let on: Vec<String> = frame.slots.iter().map(ToString::to_string).collect();
+    format!("Training throughput on {}", on.join(" and on "))
+}
+
+/// The notes, after the first: on what steps were timed, and what is not shown.
+fn below(frame: &Frame, first: String, no_room: String) -> Vec<String> {
+    let timed = format!(
+        "Steps on {}; of each attempt the first tenth (20 steps at most) is left out as warm-up.",
+        pace::words(&frame.slots)
+    );
+    let missing = match frame.runs.iter().filter(|r| r.tokens_per_second().is_none()).count() {
+        0 => String::new(),
+        1 => "1 run has no step on this slot.".to_owned(),
+        n => format!("{n} runs have no step on this slot."),
+    };
+    let all = [first, timed, missing, no_room];
+    all.into_iter().filter(|n| !n.is_empty()).collect()
+}
+
+/// A row for each setting, where they lie around a base.
+fn around_base(frame: &Frame, matters: &[usize]) -> Option<Figure> {
+    if matters.is_empty() {
+        return None;
+    }
+    let timed = |s: &Setting| s.runs.iter().filter_map(|r| r.tokens_per_second()).collect::<Vec<f64>>();
+    let all: Vec<(Setting, Vec<f64>)> = frame
+        .settings()
+        .into_iter()
+        .map(|s| {
+            let values = timed(&s);
+            (s, values)
+        })
+        .collect();
+    let found: Vec<_> = all.iter().filter(|(_, values)| !values.is_empty()).collect();
+    if found.len() < 2 {
+        return None;
+    }
+    let shown = &found[..found.len().min(MAX_ROWS)];
+    let is_base = |s: &Setting| frame.base.as_ref() == Some(&s.at);
+    let base = shown.iter().find(|(s, _)| is_base(s)).map(|(_, values)| values.as_slice());
+    let row = |(setting, values): &&(Setting, Vec<f64>)| {
+        let median = numbers::median(values);
+        let times = match base {
+            Some(base) if !is_base(setting) => format!("× {:.2}", median / numbers::median(base)),
+            _ => String::new(),
+        };
+        Category {
+            label: names::name(frame, &setting.at),
+            ink: if is_base(setting) { Ink::Neutral } else { Ink::Color(0) },
+            center: median,
+            bar: (values.len() > 1).then(|| numbers::extent(values)),
+            dots: if values.len() > 1 { values.clone() } else { Vec::new() },
+            cells: vec![numbers::rounded(median), times],
+            is_head: is_base(setting),
+        }
+    };
+    let mut forest = Forest {
+        x: Axis::new("tokens per second", Scale::Linear),
+        level: base.map(|values| (numbers::median(values), numbers::extent(values))),
+        columns: vec!["median".to_owned(), "against base".to_owned()],
+        rows: shown.iter().map(row).collect(),
+        legend: Vec::new(),
+    };
+    let most = forest.xs().fold(0.0, f64::max);
+    forest.x.range = Some((0.0, most * 1.06));
+    let reading = "Point: median over runs of the median step; bar: slowest to fastest run; line and area: the base's.";
+    let first = format!("{} {} {reading}", notes::experiment(frame), names::legend(frame));
+    let no_room = match found.len() - shown.len() {
+        0 => String::new(),
+        n => format!("{} found no room here; see summary.csv.", numbers::several(n, "setting")),
+    };
+    Some(Figure { title: headline(frame), rows: Vec::new(), forest: Some(forest), notes: below(frame, first, no_room) })
 }
 
 /// The axes to draw over: layers and batch, else the first two that matter.

@@ -3,13 +3,14 @@
 mod figures;
 mod page;
 pub(super) mod pictures;
+mod star;
 
 use serde_json::{Value, json};
 
 use super::{
-    figure::{Figure, Panel, Series},
+    figure::{Figure, Forest, Panel, Series},
     frame::Frame,
-    plots,
+    numbers, plots,
     sample::*,
 };
 use crate::event::RunState;
@@ -38,6 +39,13 @@ fn frames() -> Vec<(&'static str, Frame)> {
         ("unfinished", edited(depths(), |i, run| cut(run, 40 * i as u64, RunState::Interrupted { step: 0 }))),
         ("spike", spike()),
         ("zip", zip()),
+        ("star", star::found()),
+        ("star_one_seed", star(1)),
+        (
+            "star_of_two",
+            around("two", vec![vec![], vec![("model.bias", json!(false))], vec![("train.lr", json!(3e-3))]], 2),
+        ),
+        ("star_of_many", star_of_many()),
         ("no_steps", grid("no_steps", &[layers()], 2, &[("train.steps", json!(0))])),
     ]
 }
@@ -96,4 +104,49 @@ fn panels(figure: &Figure) -> Vec<&Panel> {
 
 fn series<'a>(panel: &'a Panel, label: &str) -> &'a Series {
     panel.series.iter().find(|s| s.label == label).unwrap_or_else(|| panic!("no series {label:?}"))
+}
+
+/// A base and what differs from it: each switch alone, then all of them; `seeds` each.
+fn star(seeds: u64) -> Frame {
+    let switches = [
+        ("model.norm", json!("rmsnorm")),
+        ("model.position", json!("rope")),
+        ("model.mlp", json!("swiglu")),
+        ("model.kv_heads", json!(2)),
+        ("model.bias", json!(false)),
+    ];
+    let points = [vec![]].into_iter().chain(switches.iter().map(|s| vec![s.clone()])).chain([switches.to_vec()]);
+    around("star", points.collect(), seeds)
+}
+
+/// Points that each set some leaves of a base.
+fn around(name: &str, points: Vec<Vec<(&str, Value)>>, seeds: u64) -> Frame {
+    let base = ("model.kv_heads", json!(4));
+    let point = |p: &Vec<(&str, Value)>, seed: u64| {
+        let leaves = [vec![base.clone()], p.clone(), vec![("train.seed", json!(seed))]].concat();
+        run(&leaves)
+    };
+    let runs = points.iter().flat_map(|p| (1..=seeds).map(move |s| point(p, s))).collect();
+    let mut swept: Vec<String> = points.concat().iter().map(|(path, _)| (*path).to_owned()).collect();
+    let mut seen = Vec::new();
+    swept.retain(|path| {
+        !seen.contains(path) && {
+            seen.push(path.clone());
+            true
+        }
+    });
+    Frame::new(name, &swept, runs)
+}
+
+/// More settings than one picture holds, one of them with a long name.
+fn star_of_many() -> Frame {
+    let path = json!(format!("/data/{}/corpus.txt", "x".repeat(90)));
+    let rates = (0..24).map(|i| vec![("train.lr", json!(1.1e-4 * f64::from(i + 1)))]);
+    let others = [vec![("model.bias", json!(false))], vec![("data.path", path)], vec![]];
+    around("many", rates.chain(others).collect(), 2)
+}
+
+/// The forest of a figure.
+fn forest(figure: &Figure) -> &Forest {
+    figure.forest.as_ref().expect("no forest")
 }
