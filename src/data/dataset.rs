@@ -144,7 +144,8 @@ fn fill_window(pieces: &[Tokens], rng: &mut impl RngCore, row: usize, batch: &mu
 fn copy(pieces: &[Tokens], mut start: usize, mut out: &mut [u32]) {
     for piece in pieces {
         let skipped = start.min(piece.len());
-        let (filled, rest) = mem::take(&mut out).split_at_mut((piece.len() - skipped).min(out.len()));
+        let here = (piece.len() - skipped).min(out.len());
+        let (filled, rest) = mem::take(&mut out).split_at_mut(here);
         piece.copy(skipped, filled);
         (start, out) = (start - skipped, rest);
     }
