@@ -20,6 +20,9 @@ pub fn amend(
     set: &[String],
     refuse: &dyn Fn(&RunConfig, &str) -> Option<String>,
 ) -> BaseResult<RunConfig> {
+    if set.is_empty() {
+        return Ok(config.clone()); // which may be older than some of the checks
+    }
     let settings = set.iter().map(|argument| one(argument)).collect::<Result<Vec<_>>>();
     let checked = settings.and_then(|settings| {
         let amended = lay(config, &settings);

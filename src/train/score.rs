@@ -104,7 +104,7 @@ impl Scorer {
         config.train.dtype = Dtype::F32; // what a CPU computes in, whatever the run was trained in
         let data = match &request.text {
             None => own(root, run, &trained)?,
-            Some(text) => other(root, run, &trained, text).map_err(of_the_command_line)?,
+            Some(text) => other(root, run, &trained, text)?,
         };
         check_length(&trained, data.info(), request)?;
         let mut engine = engine::build(&config, trained.frozen.vocab_size, "cpu", request.threads)?;
@@ -199,7 +199,8 @@ fn own(root: &Root, run: &RunFolder, trained: &Trained) -> Result<Dataset> {
 fn other(root: &Root, run: &RunFolder, trained: &Trained, text: &DataConfig) -> Result<Dataset> {
     let source = source(root, run, trained)?;
     let doing = || format!("reading a text by the tokens of run {}", trained.frozen.id.short());
-    let data = data::open_with(text, source, &root.cache(), &|| false).map_err(|e| e.within(doing()))?;
+    let data = data::open_with(text, source, &root.cache(), &|| false);
+    let data = data.map_err(|e| of_the_command_line(e.within(doing())))?;
     let (has, knows) = (data.info().vocab_size, trained.frozen.vocab_size);
     if has > knows {
         let why = format!("the run's tokenizer has {has} tokens, and its model knows {knows}");
