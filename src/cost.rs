@@ -3,7 +3,7 @@
 mod anatomy;
 mod workspace;
 
-pub use anatomy::{Bytes, Layer, Parts, Passes};
+pub use anatomy::{Bytes, Layer, Parts, Passes, Training};
 pub use workspace::{Workspace, qk_width, qkv_width, stride};
 
 use crate::{
@@ -78,7 +78,7 @@ fn workspace_bytes(config: &RunConfig, vocab: usize, threads: usize) -> Option<u
     (config.engine() == EngineKind::Cpu).then(|| Workspace::of(config, vocab, threads).bytes)
 }
 
-/// What the tape holds at most: weights, two moments, the gradient of a step, and the sum before and after it was added,
+/// What the tape holds, about: weights, two moments, the gradient of a step, and the sum before and after it was added,
 /// in f32; beside them activations, or what Muon computes for one parameter, whichever is more.
 fn tape_bytes(config: &RunConfig, vocab: usize, params: u64) -> u64 {
     let [training, evaluating] = activation_bytes(config, vocab);

@@ -229,9 +229,11 @@ fn a_table_and_a_picture_say_where_the_heads_of_a_run_look() {
     let (table, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(said.contains(&format!("picture: {out}")), "{said}");
     assert_eq!(size(&fs::read(out).unwrap()), picture(&all));
-    for word in ["after step 12, 15 tokens", "previous-token", "induction", "entropy", "all alike"] {
+    for word in ["after step 12, 15 tokens", " previous ", " duplicate ", "induction", "entropy", "all alike"] {
         assert!(table.contains(word), "{table}");
     }
+    let longest = table.lines().map(|line| line.chars().count()).max().unwrap();
+    assert!(longest <= 80, "{longest} columns\n{table}");
     // Without its tokenizer and its corpus, a run still takes numbers.
     fs::remove_file(lab.folder().tokenizer()).unwrap();
     fs::rename(folder.path().join("corpus.txt"), folder.path().join("away.txt")).unwrap();
@@ -246,13 +248,17 @@ fn a_prompt_that_the_model_cannot_read_is_refused_with_what_to_do() {
     let (lab, id) = trained(&folder);
     for (options, code, words) in [
         (&["--prompt", "the sea, the sea, the sea"][..], 2, &["25 tokens", "context is 16", "leave out 9"][..]),
-        (&["--prompt", ""], 2, &["it is empty"]),
+        (&["--prompt", ""], 2, &["it is empty", "hint: attention needs a token that looks"]),
+        (&["--prompt", "a"], 2, &["it is one token", "hint: attention needs a token that looks"]),
+        (&["--ids", "1"], 2, &["it is one token"]),
+        (&["--prompt", "so", "--out", "x.jpg"], 2, &["x.jpg", "ends in .png"]),
+        (&["--prompt", "so", "--out", "png"], 2, &["ends in .png"]),
         (&["--prompt", "¿que?"], 2, &["no character '¿'"]),
         (&["--ids", "0,1000"], 2, &["the model has no token 1000"]),
         (&["--prompt", "a", "--layer", "2"], 2, &["layer 2", "it has 2 layers", "the last one is 1"]),
         (&["--prompt", "a", "--head", "2"], 2, &["head 2", "it has 2 heads"]),
         (&["--prompt", "a", "--checkpoint", "7"], 2, &["no checkpoint after step 7"]),
-        (&["--prompt-file", "nowhere.txt"], 2, &["nowhere.txt"]),
+        (&["--prompt-file", "nowhere.txt"], 2, &["nowhere.txt: there is no such file"]),
         (&["--prompt", "a", "--ids", "1"], 2, &["cannot be used with"]),
         (&[], 2, &["--prompt"]),
     ] {
@@ -261,6 +267,7 @@ fn a_prompt_that_the_model_cannot_read_is_refused_with_what_to_do() {
         assert!(words.iter().all(|word| said.contains(word)), "{options:?}: {said}");
     }
     assert!(!folder.path().join("reports/attention").exists());
-    let one = lab.exp(&["attention", &id, "--prompt", "a"]).output().unwrap();
-    assert_eq!(one.status.code(), Some(0), "a token alone looks at itself");
+    let capital = folder.path().join("X.PNG");
+    let two = lab.exp(&["attention", &id, "--prompt", "so", "--out", capital.to_str().unwrap()]).output().unwrap();
+    assert!(two.status.success() && capital.exists(), "{}", String::from_utf8_lossy(&two.stderr));
 }

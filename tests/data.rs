@@ -303,6 +303,29 @@ fn evaluation_windows_do_not_depend_on_how_they_are_grouped() {
 }
 
 #[test]
+fn the_whole_is_the_two_splits_without_a_seam() {
+    let place = Place::new();
+    let data = place.open(&playbook(1));
+    let info = data.info();
+    let (train, val) = (info.train_tokens as usize, info.val_tokens as usize);
+    let walked = |split, start, length| {
+        let mut batch = Batch::zeros(1, length);
+        data.fill_walk(split, start, &mut batch);
+        (batch.x, batch.y)
+    };
+    let (whole, next) = walked(Split::Whole, 0, train + val - 1);
+    assert_eq!(whole[..train - 1], walked(Split::Train, 0, train - 1).0);
+    assert_eq!(whole[train..], walked(Split::Val, 0, val - 1).0);
+    assert_eq!(whole[1..], next[..train + val - 2]);
+    for start in [train - 5, train - 4, train, train + 1] {
+        let (x, y) = walked(Split::Whole, start, 4);
+        assert_eq!((&x[..], &y[..]), (&whole[start..start + 4], &next[start..start + 4]), "from {start}");
+    }
+    assert_eq!(info.tokens(Split::Whole), info.chars, "a character is a token");
+    assert_eq!(info.chars_per_token_of(Split::Whole), 1.0);
+}
+
+#[test]
 fn many_prepare_at_once_and_one_works() {
     let place = Place::new();
     let (config, start) = (playbook(3), Barrier::new(8));

@@ -127,8 +127,23 @@ fn all_of_a_split_is_walked_once_whatever_the_batch() {
     assert!(more["loss"] != twelve["loss"] && more["tokens"] == 480, "{more}");
     let table = lab.exp(&["eval", &id]).output().unwrap();
     let table = String::from_utf8(table.stdout).unwrap();
-    for word in [&format!("{:.4} nats per token", twelve["loss"].as_f64().unwrap()), "playbook, val split", "192 in 12"]
-    {
+    for word in [
+        &format!("{:.4} nats per token", twelve["loss"].as_f64().unwrap()),
+        "playbook, val split, the last 10 % of it\n",
+        "192 predicted, in 12 windows drawn from 2,000\n",
+    ] {
+        assert!(table.contains(word), "{table}");
+    }
+
+    // The whole of it is walked as one text: at the end of the training split goes no window to its end.
+    let whole = eval(&lab, &id, &["--split", "whole"]);
+    close(&whole["loss"], walked(&mut *engine, &tokens, 16));
+    assert_eq!((&whole["tokens"], &whole["split_tokens"]), (&19_999.into(), &20_000.into()));
+    assert_eq!((&whole["windows"], &whole["split"]), (&1250.into(), &"whole".into()));
+    assert_eq!(eval(&lab, &id, &["--split", "whole", "--all"]), whole);
+    let table = lab.exp(&["eval", &id, "--split", "whole"]).output().unwrap();
+    let table = String::from_utf8(table.stdout).unwrap();
+    for word in ["playbook, the whole of it\n", "19,999 of 20,000 predicted, each once, in 1250 windows\n"] {
         assert!(table.contains(word), "{table}");
     }
 }
@@ -143,33 +158,83 @@ fn another_text_is_read_by_the_run_s_tokens() {
     let path = folder.path().join("sea: one, two.txt");
     fs::write(&path, &text).unwrap();
     let tokens = tokenizer.encode(&text).unwrap();
-    let val = &tokens[(tokens.len() as f64 * 0.9) as usize..];
-    let want = walked(&mut *engine, val, 16);
+    let (train, val) = tokens.split_at((tokens.len() as f64 * 0.9) as usize);
     let name = path.to_str().unwrap();
-    let by_text = eval(&lab, &id, &["--text", name, "--all", "--checkpoint", "last"]);
-    close(&by_text["loss"], want);
-    close(&by_text["bits_per_char"], want / 2f64.ln());
-    assert_eq!((&by_text["corpus"], &by_text["tokens"]), (&name.into(), &(val.len() - 1).into()));
+    let last = |options: &[&str]| eval(&lab, &id, &[&["--text", name, "--checkpoint", "last"], options].concat());
+    for (options, part, word) in [
+        (&[][..], &tokens[..], "whole"),
+        (&["--all"], &tokens, "whole"),
+        (&["--split", "val"], val, "val"),
+        (&["--split", "train", "--batch", "5"], train, "train"),
+    ] {
+        let score = last(options);
+        let want = walked(&mut *engine, part, 16);
+        close(&score["loss"], want);
+        close(&score["bits_per_char"], want / 2f64.ln());
+        assert_eq!((&score["corpus"], &score["split"]), (&name.into(), &word.into()));
+        assert_eq!((&score["tokens"], &score["split_tokens"]), (&(part.len() - 1).into(), &part.len().into()));
+    }
+    assert_eq!(last(&["--windows", "3"])["tokens"], 48);
     fs::copy(&path, folder.path().join("plain.txt")).unwrap();
     let plain = format!("data.path={}", folder.path().join("plain.txt").display());
-    let by_set = ["--set", "corpus=text", "--set", &plain, "--all", "--checkpoint", "last"];
-    assert_eq!(eval(&lab, &id, &by_set)["loss"], by_text["loss"]);
-    let half = eval(&lab, &id, &["--text", name, "--set", "val_fraction=0.5", "--all"]);
+    let by_set = ["--set", "corpus=text", "--set", &plain, "--checkpoint", "last"];
+    assert_eq!(eval(&lab, &id, &by_set)["loss"], last(&[])["loss"]);
+    let half = last(&["--set", "val_fraction=0.5", "--split", "val"]);
     assert_eq!(half["tokens"], tokens.len() - tokens.len() / 2 - 1);
-    assert_eq!(eval(&lab, &id, &["--set", "corpus_seed=1"])["loss"], eval(&lab, &id, &[])["loss"]);
-    assert_ne!(eval(&lab, &id, &["--set", "corpus_seed=2"])["loss"], eval(&lab, &id, &[])["loss"]);
+    assert_eq!(half["set"]["data.val_fraction"], 0.5);
+
+    // Another corpus by a setting is another text; the same one is the run's own.
+    assert_eq!(eval(&lab, &id, &["--set", "corpus_seed=1"]), eval(&lab, &id, &[]));
+    let seed = ["--set", "corpus_seed=2"];
+    let other = eval(&lab, &id, &seed);
+    assert_eq!((&other["split"], &other["tokens"]), (&"whole".into(), &19_999.into()));
+    assert_eq!(other["set"], serde_json::json!({"data.corpus_seed": 2}));
+    let table = lab.exp(&[&["eval", &id][..], &seed].concat()).output().unwrap();
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(table.contains("playbook with corpus_seed = 2, the whole of it\n"), "{table}");
 
     fs::write(&path, format!("{text}¿")).unwrap();
-    let said = refused(&lab, &id, &["--text", name], 3);
+    let said = refused(&lab, &id, &["--text", name], 2);
     assert!(said.contains("no character '¿'") && said.contains(&id[..8]) && said.contains("hint:"), "{said}");
-    let gone = refused(&lab, &id, &["--text", "nowhere.txt"], 3);
+    let gone = refused(&lab, &id, &["--text", "nowhere.txt"], 2);
     assert!(gone.contains("nowhere.txt: there is no such file"), "{gone}");
     fs::write(&path, "too short").unwrap();
-    let short = refused(&lab, &id, &["--text", name, "--split", "train"], 3);
-    assert!(short.contains("the train split has 8 tokens, and 17 are needed") && short.contains("`--all`"), "{short}");
-    assert_eq!(eval(&lab, &id, &["--text", name, "--split", "train", "--all"])["tokens"], 7);
-    let other = refused(&lab, &id, &["--set", "lr=1"], 2);
+    assert_eq!(eval(&lab, &id, &["--text", name])["tokens"], 8, "a window may be shorter than the context");
+    assert_eq!(eval(&lab, &id, &["--text", name, "--split", "train"])["tokens"], 7);
+    for (options, why, hint) in [
+        (&["--split", "train", "--windows", "2"][..], "the train split has 8 tokens, and 17 are needed", "`--all`"),
+        (&["--split", "val"], "the val split has 1 token, and 2 are needed", "`--split whole`"),
+    ] {
+        let short = refused(&lab, &id, &[&["--text", name], options].concat(), 2);
+        assert!(short.contains(why) && short.contains(hint), "{short}");
+    }
+    fs::write(&path, "to").unwrap();
+    assert_eq!(eval(&lab, &id, &["--text", name])["tokens"], 1);
+    fs::write(&path, "t").unwrap();
+    let short = refused(&lab, &id, &["--text", name], 2);
+    assert!(
+        short.contains("the whole text has 1 token, and 2 are needed") && short.contains("a longer text"),
+        "{short}"
+    );
+    fs::write(&path, "").unwrap();
+    assert!(refused(&lab, &id, &["--text", name], 2).contains("there is no text in it"));
+    let other = refused(&lab, &id, &["--set", "lr=3"], 2);
     assert!(other.contains("`train.lr` cannot be set here"), "{other}");
+    let caret = other.lines().find(|line| line.contains('^')).unwrap();
+    let key = other.lines().find(|line| line.contains("--set lr=3")).unwrap().find("lr").unwrap();
+    assert_eq!((caret.find('^'), caret.matches('^').count()), (Some(key), 2), "{other}");
+    for (options, why) in [
+        (&["--text", name, "--set", "corpus_seed=2"][..], "`data.corpus_seed` has no effect on the corpus `text`"),
+        (&["--text", name, "--set", "corpus_chars=2000"], "`data.corpus_chars` has no effect"),
+        (&["--text", name, "--set", "corpus=playbook"], "`--text` sets `data.corpus` already"),
+        (&["--text", name, "--set", "path=a"], "`--text` sets `data.path` already"),
+        (&["--text", name, "--set", "val_fraction=0.5"], "`--split val` and `--split train` take a part"),
+        (&["--set", "val_fraction=0.5"], "no effect on the whole"),
+    ] {
+        let said = refused(&lab, &id, options, 2);
+        assert!(said.contains(why), "{options:?}: {said}");
+    }
+    assert_eq!(eval(&lab, &id, &["--set", "val_fraction=0.5", "--split", "val"])["tokens"], 9999);
     let other = refused(&lab, &id, &["--set", "tokenizer=byte"], 2);
     assert!(other.contains("its tokens are what they are"), "{other}");
     refused(&lab, &id, &["--all", "--windows", "3"], 2);
@@ -204,6 +269,15 @@ fn a_run_outlives_its_corpus() {
     assert_eq!(eval(&lab, &id, &["--text", other]), before);
     let said = refused(&lab, &id, &[], 3);
     assert!(said.contains("corpus.txt: there is no such file") && said.contains("--text"), "{said}");
+}
+
+#[test]
+fn help_takes_a_line_an_option() {
+    let folder = tempfile::tempdir().unwrap();
+    let help = Lab::at(folder.path()).exp(&["eval", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let options = help.split("Options:\n").nth(1).unwrap();
+    assert!(!options.trim_end().contains("\n\n"), "{help}");
 }
 
 #[test]

@@ -77,6 +77,8 @@ fn the_tables_fit_a_terminal_and_say_the_known_shares() {
         ("with a cache", "1,000"),
         ("without", "375,250"),
         ("all", "124,439,808"),
+        ("N = ", "123.7 M parameters without positions"),
+        ("P = ", "124.4 M parameters, "),
     ] {
         let line = gpt2.lines().find(|line| line.starts_with(name));
         assert!(line.is_some_and(|line| line.contains(words)), "{name:?} {words} in\n{gpt2}");
@@ -88,6 +90,58 @@ fn the_tables_fit_a_terminal_and_say_the_known_shares() {
     for text in [gpt2, llama] {
         let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
         assert!(longest <= 80, "{longest} columns\n{text}");
+    }
+}
+
+/// The bytes of each row of the table of memory.
+fn memory(text: &str) -> Vec<(&str, u64)> {
+    let lines = text.lines().skip_while(|line| !line.starts_with("memory ")).skip(2);
+    // The number in groups of three digits.
+    let is_number = |word: &&str| word.contains(',') && word.chars().all(|c| c == ',' || c.is_ascii_digit());
+    let bytes = |line: &str| line.split_whitespace().find(is_number)?.replace(',', "").parse().ok();
+    lines.map_while(|line| Some((line.split("  ").find(|part| !part.is_empty())?, bytes(line)?))).collect()
+}
+
+#[test]
+fn what_training_takes_is_the_sum_of_the_rows_above_it_for_the_engine_that_trains() {
+    let lab = Lab::new();
+    for (set, engine, rows) in [("run.engine=cpu", "cpu", 4), ("run.engine=tape", "tape", 5)] {
+        let args = ["inspect", "gpt2", "--set", "run.device=cpu", "--set", set];
+        let (text, value) = (lab.text(&args), lab.json(&args));
+        let table = memory(&text);
+        let total = table.iter().position(|(name, _)| *name == format!("training by {engine}")).unwrap();
+        assert_eq!(total, rows, "{text}");
+        assert_eq!(table[..total].iter().map(|(_, bytes)| bytes).sum::<u64>(), table[total].1, "{text}");
+        let bytes = &value[0]["bytes"];
+        let parts = ["weights", "gradients", "optimizer", "gradient_sums", "activations"];
+        let sum: u64 = parts.iter().map(|part| bytes[part].as_u64().unwrap()).sum();
+        assert_eq!((Some(sum), sum), (bytes["training"].as_u64(), table[total].1));
+        assert_eq!(text.contains("by tape instead"), engine == "cpu", "{text}");
+        assert_eq!(bytes["with_tape"].is_null(), engine == "tape");
+        assert!(!text.contains("at most"), "an estimate is no bound\n{text}");
+        assert!(
+            text.lines()
+                .filter(|line| line.contains("activations") && line.contains("tape"))
+                .all(|l| l.contains("about"))
+        );
+    }
+}
+
+#[test]
+fn a_text_is_generated_that_has_a_token_and_what_is_beyond_the_context_is_said() {
+    let lab = Lab::new();
+    for (options, title, is_beyond) in [
+        (&[][..], "to generate 512 tokens after 512 ", false),
+        (&["--prompt-tokens", "1000"], "to generate 24 tokens after 1,000 ", false),
+        (&["--prompt-tokens", "1023"], "to generate 1 token after 1,023 ", false),
+        (&["--prompt-tokens", "1024"], "to generate 512 tokens after 1,024 ", true),
+        (&["--prompt-tokens", "2000"], "to generate 512 tokens after 2,000 ", true),
+        (&["--new-tokens", "2000"], "to generate 2,000 tokens after 512 ", true),
+        (&["--context", "1"], "to generate 1 token after 1 ", true),
+    ] {
+        let text = lab.text(&[&["inspect", "gpt2"], options].concat());
+        assert!(text.contains(title), "{options:?}\n{text}");
+        assert_eq!(text.contains("more than the context"), is_beyond, "{options:?}\n{text}");
     }
 }
 
@@ -130,6 +184,10 @@ fn what_is_none_of_the_three_is_said_with_the_nearest_preset() {
     let error = lab.error(&["inspect", "lama"], 2);
     assert!(error.contains("it is no file, no preset and no run") && error.contains("the preset `llama`?"), "{error}");
     assert!(lab.error(&["inspect", "00ff"], 2).contains("gpt2, gpt2-medium"));
+    lab.write("small.yaml", SMALL);
+    lab.exp(&["run", "small.yaml", "--no-report"], 0);
+    let error = lab.error(&["inspect", "small"], 2);
+    assert!(error.contains("`small` is an experiment: `exp ls small` lists its runs"), "{error}");
     assert!(lab.error(&["inspect", "missing.yaml"], 3).contains("no such file"));
     assert!(lab.error(&["inspect", "gpt2", "--set", "heads=7"], 3).contains("--set heads=7"));
     assert!(lab.error(&["inspect", "gpt2", "--dtype", "f8"], 2).contains("bf16"));

@@ -1,6 +1,9 @@
 //! `exp attention RUN`: where a run's heads look in a prompt, as a table and a picture.
 
-use std::path::PathBuf;
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 
 use serde_json::{Map, Value, json};
 
@@ -53,12 +56,19 @@ pub struct Args {
     checkpoint: Which,
 
     /// Where the picture goes [default: a file in reports/attention]
-    #[arg(long, value_name = "FILE.png")]
+    #[arg(long, value_name = "FILE.png", value_parser = png)]
     out: Option<PathBuf>,
 
     /// Print the table as JSON, with the weights of the heads that --layer and --head choose
     #[arg(long)]
     json: bool,
+}
+
+/// A picture is a PNG, and a file of another ending would be taken for something else.
+fn png(path: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(path);
+    let is_png = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("png"));
+    is_png.then_some(path).ok_or_else(|| "a picture is a PNG: name a file that ends in .png".into())
 }
 
 impl Args {
@@ -69,6 +79,9 @@ impl Args {
             (_, Some("-"), _) => {
                 let text = std::io::read_to_string(std::io::stdin());
                 Prompt::Text(text.doing(Exit::Usage, || doing("standard input"))?)
+            }
+            (_, Some(file), _) if !Path::new(file).exists() => {
+                return Err(Error::new(Exit::Usage, doing(file), "there is no such file").io(ErrorKind::NotFound));
             }
             (_, Some(file), _) => Prompt::Text(std::fs::read_to_string(file).doing(Exit::Usage, || doing(file))?),
             (.., ids) => Prompt::Ids(ids.clone().unwrap_or_default()),
@@ -123,11 +136,11 @@ fn name(maps: &Maps, choice: Choice) -> String {
 
 fn table(maps: &Maps, survey: &Survey) -> String {
     let mut columns = vec![numbers("layer"), numbers("head"), words("looks at")];
-    columns.extend(Pattern::ALL.map(|pattern| numbers(pattern.name())));
+    columns.extend(Pattern::ALL.map(|pattern| numbers(pattern.short())));
     columns.push(numbers("entropy"));
     let share = |x: Option<f64>| x.map_or("–".into(), |x| num::word(x).map_or(format!("{x:.2}"), Into::into));
     let row = |head: &Head| {
-        let looks_at = head.pattern.map_or("–".into(), |pattern| pattern.name().to_owned());
+        let looks_at = head.pattern.map_or("–".into(), |pattern| pattern.short().to_owned());
         let first = [head.layer.to_string(), head.head.to_string(), looks_at];
         first.into_iter().chain(head.mass.map(share)).chain([share(head.entropy)]).collect()
     };

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::current_store;
 use crate::{
     base::{Error, Exit, Result, folders::Root},
-    cost::{Bytes, Cost, Parts, Passes},
+    cost::{Bytes, Cost, Parts, Passes, Training},
     data,
     exec::device,
     spec::{
@@ -57,7 +57,7 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     prompt_tokens: Option<u32>,
 
-    /// Tokens that are generated after it [default: the other half]
+    /// Tokens that are generated after it [default: the rest of the context, or half of one where nothing is left]
     #[arg(long, value_name = "M")]
     new_tokens: Option<u32>,
 
@@ -119,7 +119,8 @@ fn find(root: &Root, args: &Args) -> Result<Found> {
     let prefix = what.to_ascii_lowercase();
     let runs = store.as_ref().map_or(Ok(Vec::new()), |store| store.runs(None))?;
     let is_run = !prefix.is_empty() && runs.iter().any(|run| run.id.to_string().starts_with(&prefix));
-    let Some(store) = store.filter(|_| is_run) else { return Err(nothing_of_that_name(what)) };
+    let is_experiment = store.as_ref().is_some_and(|store| store.experiment(what).is_ok());
+    let Some(store) = store.filter(|_| is_run) else { return Err(nothing_of_that_name(what, is_experiment)) };
     let id = store.find(what)?.id;
     let frozen = FrozenRun::read(&root.run(&id).config())?;
     let sweep = spec::from_settings(&settings(args, leaf::settings(&frozen.config)))?;
@@ -134,8 +135,9 @@ fn settings(args: &Args, mut set: Vec<String>) -> Vec<String> {
     set
 }
 
-fn nothing_of_that_name(what: &str) -> Error {
+fn nothing_of_that_name(what: &str, is_experiment: bool) -> Error {
     let hint = match spec::nearest(what, Preset::WORDS.iter().copied()) {
+        _ if is_experiment => format!("`{what}` is an experiment: `exp ls {what}` lists its runs"),
         Some(near) => format!("did you mean the preset `{near}`?"),
         None => format!("presets are {}; `exp ls` lists the runs", Preset::WORDS.join(", ")),
     };
@@ -182,8 +184,10 @@ fn vocabulary(root: &Root, config: &RunConfig) -> Result<usize> {
 impl Subject {
     fn of(name: &str, config: RunConfig, vocab: usize, args: &Args) -> Self {
         let context = config.model.context as u64;
-        let prompt = args.prompt_tokens.map_or(context / 2, u64::from);
-        let new = args.new_tokens.map_or(context.saturating_sub(prompt), u64::from);
+        let half = (context / 2).max(1);
+        let prompt = args.prompt_tokens.map_or(half, u64::from);
+        let rest = context.checked_sub(prompt).filter(|&rest| rest > 0);
+        let new = args.new_tokens.map_or(rest.unwrap_or(half), u64::from);
         Self {
             name: name.to_owned(),
             parts: Parts::of(&config.model, vocab),
@@ -196,6 +200,15 @@ impl Subject {
             config,
         }
     }
+}
+
+fn training(of: &Training) -> Value {
+    json!({
+        "engine": of.engine.word(),
+        "gradient_sums": of.gradient_sums,
+        "activations": of.activations,
+        "training": of.total,
+    })
 }
 
 fn as_json(s: &Subject) -> Value {
@@ -230,12 +243,14 @@ fn as_json(s: &Subject) -> Value {
             "weights_in_dtype": bytes.weights_in_dtype,
             "gradients": bytes.gradients,
             "optimizer": bytes.optimizer,
-            "activations": bytes.activations,
+            "gradient_sums": bytes.engine.gradient_sums,
+            "activations": bytes.engine.activations,
             "logits": bytes.logits,
             "cache_per_token": bytes.cache_per_token,
             "cache_per_sequence": bytes.cache_per_sequence,
             "cache": bytes.cache,
-            "training": bytes.training,
+            "training": bytes.engine.total,
+            "with_tape": bytes.tape.as_ref().map(training),
         },
         "positions": {
             "prompt": s.prompt,

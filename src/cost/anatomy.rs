@@ -1,10 +1,10 @@
 //! The arithmetic of one model that `exp inspect` shows: parameters by part, bytes by kind, positions to forward. Nothing of
 //! that size is allocated to know it.
 
-use super::{activation_bytes, tape_bytes, workspace_bytes};
+use super::{tape_bytes, workspace_bytes};
 use crate::spec::{
     RunConfig,
-    config::{Dtype, Mlp, ModelConfig, Norm, Position},
+    config::{Dtype, EngineKind, Mlp, ModelConfig, Norm, Position},
 };
 
 /// Trained numbers of a model by part.
@@ -106,8 +106,6 @@ pub struct Bytes {
     pub gradients: u64,
     /// Two moments of all weights, in f32.
     pub optimizer: u64,
-    /// What the tape keeps of one micro-batch for its backward pass, copies of the logits included.
-    pub activations: u64,
     /// The logits of the batch in the dtype: B·T·V.
     pub logits: u64,
     /// Keys and values of one token in all layers, in the dtype.
@@ -116,8 +114,39 @@ pub struct Bytes {
     pub cache_per_sequence: u64,
     /// Those of a batch of whole contexts.
     pub cache: u64,
-    /// All that the engine which the config comes to holds while training, with one thread.
-    pub training: u64,
+    /// What the engine holds while training that the config comes to.
+    pub engine: Training,
+    /// What the tape would hold, where that is another one.
+    pub tape: Option<Training>,
+}
+
+/// Bytes that an engine holds while it trains, beside the weights, one gradient of them and two moments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Training {
+    /// Which engine.
+    pub engine: EngineKind,
+    /// Of the tape: the sum of a step's gradients, before and after one was added, in f32. The CPU engine's other gradients
+    /// are part of its workspace.
+    pub gradient_sums: u64,
+    /// Of the tape: about what it keeps of one micro-batch for its backward pass, copies of the logits included, or what
+    /// Muon computes, whichever is more. Of the CPU engine: the rest of what it allocates with one thread.
+    pub activations: u64,
+    /// All of it, with weights, gradient and moments.
+    pub total: u64,
+}
+
+impl Training {
+    fn of(config: &RunConfig, vocab: usize, params: u64) -> Self {
+        match workspace_bytes(config, vocab, 1) {
+            Some(total) => Self { engine: EngineKind::Cpu, gradient_sums: 0, activations: total - 16 * params, total },
+            None => {
+                let total = tape_bytes(config, vocab, params);
+                let gradient_sums = 8 * params;
+                let activations = total - 16 * params - gradient_sums;
+                Self { engine: EngineKind::Tape, gradient_sums, activations, total }
+            }
+        }
+    }
 }
 
 impl Bytes {
@@ -133,18 +162,19 @@ impl Bytes {
         let cache_per_token = number * 2 * (m.layers * m.kv_heads * (m.d_model / m.heads)) as u64;
         let mut trained = config.clone();
         trained.eval.batch = 1; // what a training step holds is asked, not what an evaluation does
-        let [activations, _] = activation_bytes(&trained, vocab);
+        let engine = Training::of(&trained, vocab, params);
+        trained.run.engine = EngineKind::Tape;
         Self {
             weights: 4 * params,
             weights_in_dtype: number * params,
             gradients: 4 * params,
             optimizer: 8 * params,
-            activations,
             logits: number * batch * context * vocab as u64,
             cache_per_token,
             cache_per_sequence: cache_per_token * context,
             cache: cache_per_token * context * batch,
-            training: workspace_bytes(&trained, vocab, 1).unwrap_or_else(|| tape_bytes(&trained, vocab, params)),
+            engine,
+            tape: (engine.engine != EngineKind::Tape).then(|| Training::of(&trained, vocab, params)),
         }
     }
 }
@@ -212,9 +242,26 @@ mod tests {
         assert_eq!((bytes.logits, bytes.cache_per_token), (2_101_346_304, 131_072));
         assert_eq!((bytes.cache_per_sequence, bytes.cache), (131_072 * 2048, 131_072 * 2048 * 4));
         assert_eq!((bytes.weights, bytes.weights_in_dtype), (4 * 8_030_261_248, 2 * 8_030_261_248));
-        assert!(bytes.training > bytes.weights + bytes.gradients + bytes.optimizer + bytes.activations);
+        assert_eq!((bytes.engine.engine, bytes.tape), (EngineKind::Tape, None), "the CPU engine knows f32 alone");
         c.train.dtype = Dtype::F32;
         assert_eq!(Bytes::of(&c, 128_256).cache_per_token, 2 * 131_072);
+    }
+
+    #[test]
+    fn what_an_engine_holds_is_the_sum_of_its_parts() {
+        let mut c = config(Preset::Gpt2);
+        c.run.device = "cpu".into();
+        let bytes = Bytes::of(&c, 50_257);
+        let tape = bytes.tape.unwrap();
+        for part in [bytes.engine, tape] {
+            let sum = bytes.weights + bytes.gradients + bytes.optimizer + part.gradient_sums + part.activations;
+            assert_eq!(sum, part.total, "{part:?}");
+        }
+        assert_eq!((bytes.engine.engine, tape.engine), (EngineKind::Cpu, EngineKind::Tape));
+        assert_eq!(bytes.engine.total, Cost::of(&c, 50_257).bytes);
+        assert!(tape.activations > 10 * bytes.engine.activations, "{bytes:?}");
+        c.run.engine = EngineKind::Tape;
+        assert_eq!((Bytes::of(&c, 50_257).engine, Bytes::of(&c, 50_257).tape), (tape, None));
     }
 
     #[test]

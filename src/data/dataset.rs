@@ -2,7 +2,7 @@
 //!
 //! A batch is a pure function of its arguments: nothing of the loader needs to be saved to resume a run exactly.
 
-use std::{fs::File, path::Path};
+use std::{fs::File, mem, path::Path};
 
 use memmap2::Mmap;
 use rand_chacha::rand_core::RngCore;
@@ -26,8 +26,8 @@ pub struct Dataset {
     info: CorpusInfo,
     source: Source,
     tokenizer: Box<dyn Tokenizer>,
-    train: Tokens,
-    val: Tokens,
+    /// Of the training and of the validation split.
+    tokens: [Tokens; 2],
 }
 
 impl Dataset {
@@ -35,8 +35,7 @@ impl Dataset {
         let wide = stored.token_bytes == 4;
         Ok(Self {
             tokenizer: source.restore(stored.alphabet.as_deref())?,
-            train: Tokens::map(&folder.join("train.bin"), wide)?,
-            val: Tokens::map(&folder.join("val.bin"), wide)?,
+            tokens: [Tokens::map(&folder.join("train.bin"), wide)?, Tokens::map(&folder.join("val.bin"), wide)?],
             info: stored.info,
             source,
         })
@@ -58,7 +57,7 @@ impl Dataset {
     pub fn fill_train(&self, seed: u64, step: u64, micro: u32, batch: &mut Batch) {
         let mut rng = rng::stream(seed, &format!("data/{step}/{micro}"));
         for row in 0..batch.batch {
-            self.train.fill_window(&mut rng, row, batch);
+            fill_window(self.split(Split::Train), &mut rng, row, batch);
         }
     }
 
@@ -70,7 +69,7 @@ impl Dataset {
         for row in 0..batch.batch {
             let window = index * batch.batch + row;
             let mut rng = rng::stream(EVAL_SEED, &format!("eval/{}/{name}/{window}", self.info.hash));
-            tokens.fill_window(&mut rng, row, batch);
+            fill_window(tokens, &mut rng, row, batch);
         }
     }
 
@@ -79,15 +78,16 @@ impl Dataset {
     /// the batch does: it takes `start` + B·T + 1 tokens.
     pub fn fill_walk(&self, split: Split, start: usize, batch: &mut Batch) {
         let tokens = self.split(split);
-        tokens.copy(start, &mut batch.x);
-        tokens.copy(start + 1, &mut batch.y);
+        copy(tokens, start, &mut batch.x);
+        copy(tokens, start + 1, &mut batch.y);
     }
 
-    /// The tokens of a split.
-    fn split(&self, split: Split) -> &Tokens {
+    /// The tokens of a split, piece by piece.
+    fn split(&self, split: Split) -> &[Tokens] {
         match split {
-            Split::Train => &self.train,
-            Split::Val => &self.val,
+            Split::Train => &self.tokens[..1],
+            Split::Val => &self.tokens[1..],
+            Split::Whole => &self.tokens,
         }
     }
 
@@ -122,15 +122,6 @@ impl Tokens {
         self.map.len() / if self.wide { 4 } else { 2 }
     }
 
-    /// Draws a window, and copies it and what follows its tokens to a row of the batch.
-    fn fill_window(&self, rng: &mut impl RngCore, row: usize, batch: &mut Batch) {
-        let context = batch.context;
-        let start = rng::below(rng, self.len().saturating_sub(context) as u64) as usize;
-        let row = row * context..(row + 1) * context;
-        self.copy(start, &mut batch.x[row.clone()]);
-        self.copy(start + 1, &mut batch.y[row]);
-    }
-
     fn copy(&self, start: usize, out: &mut [u32]) {
         if self.wide {
             for (id, bytes) in out.iter_mut().zip(self.map[4 * start..].chunks_exact(4)) {
@@ -142,4 +133,26 @@ impl Tokens {
             }
         }
     }
+}
+
+/// Draws a window of what the pieces are together, and copies it and what follows its tokens to a row of the batch.
+fn fill_window(pieces: &[Tokens], rng: &mut impl RngCore, row: usize, batch: &mut Batch) {
+    let context = batch.context;
+    let tokens: usize = pieces.iter().map(Tokens::len).sum();
+    let start = rng::below(rng, tokens.saturating_sub(context) as u64) as usize;
+    let row = row * context..(row + 1) * context;
+    copy(pieces, start, &mut batch.x[row.clone()]);
+    copy(pieces, start + 1, &mut batch.y[row]);
+}
+
+/// Copies from token `start` on of what the pieces are together. Panics where they end before `out` is full.
+fn copy(pieces: &[Tokens], mut start: usize, mut out: &mut [u32]) {
+    for piece in pieces {
+        let skipped = start.min(piece.len());
+        let here = (piece.len() - skipped).min(out.len());
+        let (filled, rest) = mem::take(&mut out).split_at_mut(here);
+        piece.copy(skipped, filled);
+        (start, out) = (start - skipped, rest);
+    }
+    assert!(out.is_empty(), "the split ends before the batch does");
 }

@@ -50,6 +50,7 @@ impl CorpusInfo {
         match split {
             Split::Train => self.train_tokens,
             Split::Val => self.val_tokens,
+            Split::Whole => self.train_tokens + self.val_tokens,
         }
     }
 
@@ -61,6 +62,7 @@ impl CorpusInfo {
                 let val_chars = (self.chars_per_token * self.val_tokens as f64).round();
                 (self.chars as f64 - val_chars) / self.train_tokens.max(1) as f64
             }
+            Split::Whole => self.chars as f64 / self.tokens(split).max(1) as f64,
         }
     }
 
@@ -87,14 +89,17 @@ pub enum Split {
     Train,
     /// The end, `data.val_fraction` of the tokens.
     Val,
+    /// Both, one after the other without a seam: the tokens of the text in its order.
+    Whole,
 }
 
 impl Split {
-    /// `train` or `val`.
+    /// `train`, `val` or `whole`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Train => "train",
             Self::Val => "val",
+            Self::Whole => "whole",
         }
     }
 }

@@ -85,25 +85,34 @@ fn stem(path: &Path) -> Result<String> {
     }
 }
 
+/// What an argument of `--set` is shown after.
+const FLAG: &str = "--set ";
+
+/// Where the key of `key=value` stands, as given to `--set`; the whole argument where there is no key.
+pub(super) fn key_place(argument: &str) -> Place {
+    let name = argument.split_once('=').map_or(argument, |(name, _)| name);
+    let shown = if name.trim().is_empty() { argument } else { name };
+    Place {
+        source: Source::argument(format!("{FLAG}{argument}")),
+        line: 1,
+        column: FLAG.len() as u32,
+        width: shown.chars().count() as u32,
+    }
+}
+
 /// Reads `key=value` as given to `--set`. Its paths are relative to the current folder.
 pub(super) fn read_argument(argument: &str) -> Result<Layer> {
-    let flag = "--set ";
-    let source = Source::argument(format!("{flag}{argument}"));
-    let place = |text: &str| Place {
-        source: source.clone(),
-        line: 1,
-        column: flag.len() as u32,
-        width: text.chars().count() as u32,
-    };
+    let place = key_place(argument);
     let Some((name, value)) = argument.split_once('=').filter(|(name, _)| !name.trim().is_empty()) else {
-        return Err(Fault::at(&place(argument), "`--set` takes a leaf and its value").hint("`--set lr=3e-4`").usage());
+        return Err(Fault::at(&place, "`--set` takes a leaf and its value").hint("`--set lr=3e-4`").usage());
     };
-    let key = Key { text: name.trim().to_owned(), place: place(name) };
+    let source = place.source.clone();
+    let key = Key { text: name.trim().to_owned(), place };
     if value.trim().is_empty() {
         let why = format!("`{}` is given no value", key.text);
         return Err(Fault::at(&key.place, why).hint("`null` stands for the default"));
     }
-    let node = tree::parse_from(&source, flag.len() + name.len() + 1)?;
+    let node = tree::parse_from(&source, FLAG.len() + name.len() + 1)?;
     layer::read_argument(&key, &node, Path::new(""))
 }
 

@@ -40,8 +40,8 @@ pub struct Attention {
 /// The attention weights of a run's model over a prompt.
 ///
 /// # Errors
-/// [`Exit::Usage`] where there is no such checkpoint, or the prompt is empty, longer than the context or not made of the
-/// model's tokens; [`Exit::Store`] where the run's files cannot be read; as [`tokenizer_of`].
+/// [`Exit::Usage`] where there is no such checkpoint, or the prompt has less than two tokens, more than the context or such
+/// as are not the model's; [`Exit::Store`] where the run's files cannot be read; as [`tokenizer_of`].
 pub fn attention(root: &Root, run: &RunFolder, which: Which, prompt: &Prompt) -> Result<Attention> {
     let trained = Trained::load(run, which)?;
     let doing = || format!("reading the prompt for run {}", trained.frozen.id.short());
@@ -74,8 +74,8 @@ pub fn attention(root: &Root, run: &RunFolder, which: Which, prompt: &Prompt) ->
 /// Why the model cannot read a prompt, and what to do.
 fn check(trained: &Trained, tokens: &[u32]) -> Result<(), (String, String)> {
     let (context, vocab) = (trained.frozen.config.model.context, trained.frozen.vocab_size);
-    if tokens.is_empty() {
-        return Err(("it is empty".into(), "attention needs a token that looks, and one to look at".into()));
+    if let Some(why) = ["it is empty", "it is one token, which has only itself to look at"].get(tokens.len()) {
+        return Err(((*why).into(), "attention needs a token that looks, and one before it to look at".into()));
     }
     if tokens.len() > context {
         let why = format!("it has {} tokens, and the model's context is {context}", tokens.len());

@@ -77,7 +77,7 @@ pub fn fixed(
     Ok(Some(Mean { loss: sum / (windows as f64 / rows as f64), tokens, windows: windows as u64 }))
 }
 
-/// The mean loss over a whole split, walked in windows of the context that neither overlap nor leave a gap, the last one
+/// The mean loss over all of a split, walked in windows of the context that neither overlap nor leave a gap, the last one
 /// as long as what is left. So every token but the first is predicted once, from the tokens before it in its window: of
 /// those there are 0 to T - 1 beside the one that stands right before it, and nothing is carried from window to window.
 /// `None` where it was asked not to go on.

@@ -15,7 +15,10 @@ use crate::{
         tokenizer::{self, Source},
     },
     engine::{self, Batch, Engine, Part},
-    spec::config::{DataConfig, Dtype},
+    spec::{
+        config::{DataConfig, Dtype},
+        identity::Imported,
+    },
 };
 
 /// What to measure.
@@ -59,6 +62,8 @@ pub struct Score {
     pub chars_per_token: f64,
     /// The loss, and over how much.
     pub mean: Mean,
+    /// Tokens of the split; the first of them has nothing before it that it could be predicted from.
+    pub of: u64,
     /// `cpu` or `tape`.
     pub engine: &'static str,
 }
@@ -90,14 +95,15 @@ impl Scorer {
     /// Loads model and text.
     ///
     /// # Errors
-    /// [`Exit::Usage`] where there is no such checkpoint; [`Exit::Spec`] where the text is not there, is too short, or has
-    /// what the run's tokenizer has no token for; [`Exit::Store`] where the run's files cannot be read.
+    /// [`Exit::Usage`] where there is no such checkpoint, and where a text that the request names is not there, is too
+    /// short, or has what the run's tokenizer has no token for; [`Exit::Spec`] where the run's own corpus is at fault;
+    /// [`Exit::Store`] where the run's files cannot be read.
     pub fn open(root: &Root, run: &RunFolder, request: &Request) -> Result<Self> {
         let trained = Trained::load(run, request.which)?;
         let mut config = trained.frozen.config.clone();
         config.train.dtype = Dtype::F32; // what a CPU computes in, whatever the run was trained in
         let data = match &request.text {
-            None => own(root, &trained)?,
+            None => own(root, run, &trained)?,
             Some(text) => other(root, run, &trained, text)?,
         };
         check_length(&trained, data.info(), request)?;
@@ -131,8 +137,17 @@ impl Scorer {
             corpus_hash: info.hash.clone(),
             chars_per_token: info.chars_per_token_of(split),
             mean,
+            of: info.tokens(split),
             engine: engine.name(),
         }))
+    }
+}
+
+/// A text that the command line names is at fault there, and not in a spec.
+fn of_the_command_line(error: Error) -> Error {
+    match error.exit {
+        Exit::Spec => Error { exit: Exit::Usage, ..error },
+        _ => error,
     }
 }
 
@@ -145,18 +160,30 @@ fn check_length(trained: &Trained, info: &CorpusInfo, request: &Request) -> Resu
         return Ok(());
     }
     let doing = format!("evaluating run {} on {}", trained.frozen.id.short(), info.name);
-    let why = format!("the {} split has {tokens} tokens, and {need} are needed", request.split.word());
-    let error = Error::new(Exit::Spec, doing, why);
-    Err(if tokens < 2 { error } else { error.hint("`--all` evaluates on what there is") })
+    let part = match request.split {
+        Split::Whole => "the whole text".to_owned(),
+        split => format!("the {} split", split.word()),
+    };
+    let plural = if tokens == 1 { "" } else { "s" };
+    let why = format!("{part} has {tokens} token{plural}, and {need} are needed");
+    let hint = match (tokens, request.split) {
+        (2.., _) => "`--all` evaluates on what there is",
+        (_, Split::Whole) => "a token is predicted from those before it: name a longer text",
+        _ => "`--split whole` takes all of the text",
+    };
+    let exit = if request.text.is_some() { Exit::Usage } else { Exit::Spec };
+    Err(Error::new(exit, doing, why).hint(hint))
 }
 
 /// The corpus that the run was trained on.
-fn own(root: &Root, trained: &Trained) -> Result<Dataset> {
+fn own(root: &Root, run: &RunFolder, trained: &Trained) -> Result<Dataset> {
     let frozen = &trained.frozen;
     let doing = || format!("opening the corpus that run {} was trained on", frozen.id.short());
     let hint = "`--text FILE` evaluates the run on another text, by the tokens that it knows";
-    if frozen.imported.is_some() {
+    if let Some(imported) = &frozen.imported {
         let why = "its weights were imported, and on what they were trained is not known";
+        // Without a tokenizer no text can be read either.
+        let hint = if tokenizer::kept_source(root, run)?.is_some() { hint.into() } else { with_a_tokenizer(imported) };
         return Err(Error::new(Exit::Usage, doing(), why).hint(hint));
     }
     let data = data::open(&frozen.config.data, &root.cache(), &|| false).map_err(|e| e.within(doing()).hint(hint))?;
@@ -172,7 +199,8 @@ fn own(root: &Root, trained: &Trained) -> Result<Dataset> {
 fn other(root: &Root, run: &RunFolder, trained: &Trained, text: &DataConfig) -> Result<Dataset> {
     let source = source(root, run, trained)?;
     let doing = || format!("reading a text by the tokens of run {}", trained.frozen.id.short());
-    let data = data::open_with(text, source, &root.cache(), &|| false).map_err(|e| e.within(doing()))?;
+    let data = data::open_with(text, source, &root.cache(), &|| false);
+    let data = data.map_err(|e| of_the_command_line(e.within(doing())))?;
     let (has, knows) = (data.info().vocab_size, trained.frozen.vocab_size);
     if has > knows {
         let why = format!("the run's tokenizer has {has} tokens, and its model knows {knows}");
@@ -189,11 +217,19 @@ fn source(root: &Root, run: &RunFolder, trained: &Trained) -> Result<Source> {
     tokenizer_of(root, run, &trained.frozen)?; // it is kept from then on
     tokenizer::kept_source(root, run)?.ok_or_else(|| {
         let doing = format!("looking for the tokenizer of run {}", trained.frozen.id.short());
-        if trained.frozen.imported.is_some() {
-            return Error::new(Exit::Spec, doing, "it was imported without one")
-                .hint("`exp import --tokenizer` says what the tokens of weights mean");
+        if let Some(imported) = &trained.frozen.imported {
+            return Error::new(Exit::Usage, doing, "it was imported without one").hint(with_a_tokenizer(imported));
         }
         Error::new(Exit::Spec, doing, "none is kept with it, and its corpus is not what it was trained on")
             .hint("put the corpus back where it was: it says what the run's tokens are")
     })
+}
+
+/// What to do about weights whose tokens mean nothing yet.
+fn with_a_tokenizer(imported: &Imported) -> String {
+    let source = &imported.source;
+    format!(
+        "import them again and say what their tokens mean: `exp import {source} --tokenizer gpt2`, `--tokenizer-file \
+         FILE`, or `--text FILE` for the characters of a text; then evaluate that run with `--text`"
+    )
 }

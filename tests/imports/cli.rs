@@ -155,6 +155,26 @@ fn what_tokens_mean_is_said_or_found() {
 }
 
 #[test]
+fn imported_weights_are_evaluated_on_a_text_once_their_tokens_are_known() {
+    let place = Place::new();
+    place.gpt2("gpt2");
+    fs::write(place.path("text.txt"), "to be or not to be").unwrap();
+    let known = place.exp(&["import", "gpt2", "--text", "text.txt"]).1;
+    let unknown = place.exp(&["import", "gpt2"]).1;
+    let (code, _, said) = place.exp(&["eval", known.trim()]);
+    assert!(code == 2 && said.contains("is not known") && said.contains("hint: `--text FILE` evaluates"), "{said}");
+    let (code, score, said) = place.exp(&["eval", known.trim(), "--text", "text.txt", "--json"]);
+    assert_eq!(code, 0, "{said}");
+    let score: Value = serde_json::from_str(&score).unwrap();
+    assert_eq!((&score["split"], &score["tokens"], &score["windows"]), (&json!("whole"), &json!(17), &json!(3)));
+    for text in [&[][..], &["--text", "text.txt"]] {
+        let (code, _, said) = place.exp(&[&["eval", unknown.trim()], text].concat());
+        let hint = "hint: import them again and say what their tokens mean: `exp import gpt2 --tokenizer gpt2`";
+        assert!(code == 2 && said.contains(hint), "{said}");
+    }
+}
+
+#[test]
 fn what_is_exported_comes_back_to_the_bit() {
     let place = Place::new();
     place.gpt2("gpt2");

@@ -3,7 +3,7 @@
 use super::Subject;
 use crate::{
     spec::{
-        config::{ModelConfig, Position},
+        config::{EngineKind, ModelConfig, Position},
         leaf,
     },
     ui::{
@@ -34,7 +34,7 @@ pub fn compared(subjects: &[Subject], axes: &[String]) -> String {
         row.push(share(s.parts.in_layers(), s.parts.total()));
         row.push(format::count(s.cost.flops_per_token));
         row.push(format::decimal_bytes(s.bytes.cache_per_token));
-        row.push(format::decimal_bytes(s.bytes.training));
+        row.push(format::decimal_bytes(s.bytes.engine.total));
         row
     };
     table::render(&columns, &subjects.iter().map(row).collect::<Vec<_>>())
@@ -121,13 +121,28 @@ fn memory(s: &Subject) -> String {
     let row = |name: &str, formula: &str, n: u64| {
         vec![name.to_owned(), formula.to_owned(), format::grouped(n), format::decimal_bytes(n)]
     };
-    let mut rows = vec![row("weights", "4·N", b.weights)];
-    rows.extend((width == 2).then(|| row(&format!("  in {dtype}"), "2·N", b.weights_in_dtype)));
+    let mut rows = vec![
+        row("weights", "4·P", b.weights),
+        row("gradients", "4·P", b.gradients),
+        row("optimizer", "8·P", b.optimizer),
+    ];
+    rows.extend(match b.engine.engine {
+        EngineKind::Tape => vec![
+            row("sums of gradients", "8·P", b.engine.gradient_sums),
+            row("activations", "about, by tape", b.engine.activations),
+            row("training by tape", "the sum of these", b.engine.total),
+        ],
+        _ => vec![
+            row("workspace of cpu", "activations, 1 thread", b.engine.activations),
+            row("training by cpu", "the sum of these", b.engine.total),
+        ],
+    });
+    if let Some(tape) = &b.tape {
+        rows.push(row("  by tape instead", "about", tape.total));
+        rows.push(row("    activations", "about", tape.activations));
+    }
+    rows.extend((width == 2).then(|| row(&format!("weights in {dtype}"), "2·P", b.weights_in_dtype)));
     rows.extend([
-        row("gradients", "4·N", b.gradients),
-        row("optimizer", "8·N", b.optimizer),
-        row("activations", "what the tape keeps", b.activations),
-        row(&format!("training by {}", s.config.engine().word()), "at most", b.training),
         row("logits", &format!("{width}·B·T·V"), b.logits),
         row("KV cache, a token", &format!("{width}·2·L·K·W"), b.cache_per_token),
         row("  a context", "·T", b.cache_per_sequence),
@@ -135,13 +150,14 @@ fn memory(s: &Subject) -> String {
     ]);
     let table = table::render(&[words("memory"), words("reckoned as"), numbers("bytes"), numbers("")], &rows);
     let (batch, t, heads, head) = (s.config.train.batch, m.context, m.kv_heads, m.d_model / m.heads);
-    let (n, v) = (format::count(s.parts.total() as f64), format::grouped(s.vocab as u64));
-    let all = format!("N = {n} parameters, B = {batch} sequences of T = {t} tokens in {dtype}");
+    let (p, v) = (format::count(s.parts.total() as f64), format::grouped(s.vocab as u64));
+    let all = format!("P = {p} parameters, B = {batch} sequences of T = {t} tokens in {dtype}");
     format!("{table}{all}\nV = {v} tokens, K = {heads} heads of keys and values, each of W = {head}\n")
 }
 
 fn positions(s: &Subject) -> String {
-    let title = format!("to generate {} tokens after {}", format::grouped(s.new), format::grouped(s.prompt));
+    let tokens = if s.new == 1 { "token" } else { "tokens" };
+    let title = format!("to generate {} {tokens} after {}", format::grouped(s.new), format::grouped(s.prompt));
     let rows = [("with a cache", s.passes.with_cache), ("without", s.passes.without_cache)]
         .map(|(name, n)| vec![name.to_owned(), format::grouped(n)]);
     let table = table::render(&[words(title), numbers("positions forward")], &rows);

@@ -90,7 +90,11 @@ fn legend(tokens: &[Token]) -> Option<String> {
     if tokens.iter().any(by_number) {
         parts.push("a number in brackets is a token without letters of its own".into());
     }
-    (!parts.is_empty()).then(|| format!("{}.", parts.join(", ")))
+    let mut sentence = parts.join(", ") + ".";
+    if let Some(first) = sentence.get_mut(..1) {
+        first.make_ascii_uppercase(); // a sign has no capital
+    }
+    (!parts.is_empty()).then_some(sentence)
 }
 
 /// The widest token in pixels.

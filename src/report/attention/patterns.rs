@@ -44,6 +44,11 @@ impl Pattern {
         }
     }
 
+    /// The same without `-token`, where a table has to fit a terminal.
+    pub fn short(self) -> &'static str {
+        self.name().trim_end_matches("-token")
+    }
+
     /// The keys that the query at position `i` has by it.
     fn keys(self, tokens: &[Token], i: usize) -> Vec<usize> {
         let same = |j: usize| tokens[j].id == tokens[i].id;

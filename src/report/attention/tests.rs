@@ -152,6 +152,8 @@ fn tokens_are_shown_by_what_can_be_seen() {
     assert!(['␣', '↵', '⇥', '←'].into_iter().all(has_glyph));
     let notes = figure(&mixed(pieces(), 1, 1), Choice::default()).notes;
     assert!(notes[1].starts_with("␣ is a space, ↵ is a line end, ⇥ is a tab, a number in brackets"), "{notes:?}");
+    let notes = figure(&mixed(vec![token(7, ""), token(8, "a")], 1, 1), Choice::default()).notes;
+    assert!(notes[1].starts_with("A number in brackets is"), "{notes:?}");
 }
 
 #[test]
