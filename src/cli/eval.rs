@@ -1,7 +1,5 @@
 //! `exp eval RUN`: how well a run's model predicts its own corpus or another text.
 
-use std::num::NonZeroUsize;
-
 use serde_json::{Map, Value, json};
 
 use super::needed_store;
@@ -41,20 +39,20 @@ pub struct Args {
     split: Option<Part>,
 
     /// N windows drawn from it, the first of them those of the run's evaluations
-    #[arg(long, value_name = "N", conflicts_with = "all")]
-    windows: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", conflicts_with = "all", value_parser = clap::value_parser!(u32).range(1..))]
+    windows: Option<u32>,
 
     /// Each of its tokens once [default but for val and train of the run's own corpus]
     #[arg(long)]
     all: bool,
 
     /// Windows to compute at once [default: the run's eval.batch]
-    #[arg(long, value_name = "N")]
-    batch: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    batch: Option<u32>,
 
     /// CPU threads to compute with [default: all cores]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
 
     /// Print JSON
     #[arg(long)]
@@ -88,7 +86,7 @@ impl Args {
         let config = self.amended(run)?;
         let (is_own, split) = (self.is_own(run, &config), self.part(run, &config));
         let windows = match self.windows {
-            Some(windows) => Windows::First(windows.get()),
+            Some(windows) => Windows::First(windows as usize),
             None if self.all || !is_own || split == Split::Whole => Windows::All,
             None => Windows::AsTrained,
         };
@@ -98,8 +96,9 @@ impl Args {
             text: (!is_own).then_some(config.data),
             split,
             windows,
-            batch: self.batch.map(NonZeroUsize::get),
-            threads: self.threads.map_or_else(device::cores, NonZeroUsize::get),
+            batch: self.batch.map(|n| n as usize),
+            // More than there are cores would only wait for each other.
+            threads: self.threads.map_or(usize::MAX, usize::from).min(device::cores()),
         };
         Ok((request, text))
     }

@@ -19,7 +19,7 @@ use crate::{
     exec::device,
     spec::{
         self, RunConfig, Sweep,
-        config::{Dtype, Preset},
+        config::{Dtype, ModelConfig, Preset},
         identity::FrozenRun,
         leaf,
     },
@@ -101,6 +101,8 @@ struct Found {
     sweep: Sweep,
     /// Distinct tokens, where they do not follow from the corpus of a spec.
     vocab: Option<usize>,
+    /// Whether they are those of each point's preset.
+    is_preset: bool,
 }
 
 fn find(root: &Root, args: &Args) -> Result<Found> {
@@ -109,11 +111,11 @@ fn find(root: &Root, args: &Args) -> Result<Found> {
         |what: &str| what.contains(std::path::MAIN_SEPARATOR) || what.ends_with(".yaml") || what.ends_with(".yml");
     if Path::new(what).is_file() || is_path(what) {
         let sweep = spec::load(Path::new(what), &settings(args, Vec::new()))?;
-        return Ok(Found { name: sweep.experiment.clone(), sweep, vocab: None });
+        return Ok(Found { name: sweep.experiment.clone(), sweep, vocab: None, is_preset: false });
     }
     if let Ok(preset) = serde_json::from_value::<Preset>(what.into()) {
         let sweep = spec::from_settings(&settings(args, vec![format!("{}={what}", leaf::PRESET)]))?;
-        return Ok(Found { name: what.to_owned(), sweep, vocab: Some(preset.vocab()) });
+        return Ok(Found { name: what.to_owned(), sweep, vocab: Some(preset.vocab()), is_preset: true });
     }
     let store = current_store(root)?;
     let prefix = what.to_ascii_lowercase();
@@ -124,7 +126,7 @@ fn find(root: &Root, args: &Args) -> Result<Found> {
     let id = store.find(what)?.id;
     let frozen = FrozenRun::read(&root.run(&id).config())?;
     let sweep = spec::from_settings(&settings(args, leaf::settings(&frozen.config)))?;
-    Ok(Found { name: format!("run {}", id.short()), sweep, vocab: Some(frozen.vocab_size) })
+    Ok(Found { name: format!("run {}", id.short()), sweep, vocab: Some(frozen.vocab_size), is_preset: false })
 }
 
 /// What is set, with the command line's words last.
@@ -148,8 +150,11 @@ fn nothing_of_that_name(what: &str, is_experiment: bool) -> Error {
 fn distinct(root: &Root, args: &Args, found: &Found) -> Result<Vec<Subject>> {
     let (mut devices, mut vocabularies) = (HashMap::new(), HashMap::new());
     let mut subjects: Vec<Subject> = Vec::new();
-    for config in &found.sweep.points {
-        let mut config = config.clone();
+    for (point, config) in found.sweep.points.iter().enumerate() {
+        let mut config = match &config.run.init_from {
+            Some(run) => found.sweep.begun_from(point, &ancestor(root, run)?),
+            None => config.clone(),
+        };
         if let Some(Ok(dtype)) = args.dtype.as_ref().map(|word| serde_json::from_value(word.as_str().into())) {
             config.train.dtype = dtype;
         }
@@ -157,7 +162,8 @@ fn distinct(root: &Root, args: &Args, found: &Found) -> Result<Vec<Subject>> {
         let asked = config.run.device.clone();
         let device = devices.entry(asked).or_insert_with_key(|asked| device::resolve(asked).unwrap_or(asked.clone()));
         config.run.device = device.clone();
-        let vocab = match args.vocab.map(|n| n as usize).or(found.vocab) {
+        let of_preset = config.model.preset.filter(|_| found.is_preset).map(Preset::vocab);
+        let vocab = match args.vocab.map(|n| n as usize).or(of_preset).or(found.vocab) {
             Some(vocab) => vocab,
             None => match vocabularies.entry(format!("{:?}", config.data)) {
                 Entry::Occupied(known) => *known.get(),
@@ -171,6 +177,12 @@ fn distinct(root: &Root, args: &Args, found: &Found) -> Result<Vec<Subject>> {
         }
     }
     Ok(subjects)
+}
+
+/// The network whose weights a point begins with.
+fn ancestor(root: &Root, run: &str) -> Result<ModelConfig> {
+    let id = super::needed_store(root)?.find(run)?.id;
+    Ok(FrozenRun::read(&root.run(&id).config())?.config.model)
 }
 
 fn vocabulary(root: &Root, config: &RunConfig) -> Result<usize> {

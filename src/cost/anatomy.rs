@@ -195,7 +195,8 @@ pub struct Passes {
 impl Passes {
     /// For `new` tokens after a prompt of `prompt`.
     pub fn of(prompt: u64, new: u64) -> Self {
-        Self { with_cache: prompt + new, without_cache: new * prompt + new * (new + 1) / 2 }
+        let without = u128::from(new) * u128::from(prompt) + u128::from(new) * (u128::from(new) + 1) / 2;
+        Self { with_cache: prompt + new, without_cache: u64::try_from(without).unwrap_or(u64::MAX) }
     }
 }
 

@@ -109,7 +109,12 @@ impl Scorer {
         check_length(&trained, data.info(), request)?;
         let mut engine = engine::build(&config, trained.frozen.vocab_size, "cpu", request.threads)?;
         engine.write(Part::Params, &trained.weights)?;
-        let rows = request.batch.unwrap_or(config.eval.batch);
+        // No more at once than there are: a batch is allocated whole.
+        let most = match request.windows {
+            Windows::First(windows) => windows,
+            _ => usize::MAX,
+        };
+        let rows = request.batch.unwrap_or(config.eval.batch).min(most);
         Ok(Self { trained, data, engine, split: request.split, windows: request.windows, rows })
     }
 
