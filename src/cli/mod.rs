@@ -51,28 +51,28 @@ enum Command {
     Plan(plan::Args),
     /// Continue one run from its last checkpoint
     Resume(resume::Args),
-    /// Stop a run, or all of an experiment: what runs writes a checkpoint, the rest is not begun
+    /// Stop a run or an experiment: what runs writes a checkpoint, the rest is not begun
     Cancel(cancel::Args),
-    /// Measure how well a run's model predicts its corpus or another text
-    Eval(eval::Args),
-    /// Show where a run's heads look in a prompt: a table, and a picture of their attention weights
-    Attention(attention::Args),
     /// Draw the report of an experiment again
     Report(report::Args),
     /// List runs
     Ls(ls::Args),
     /// Show one run: settings, state, metrics, files
     Show(show::Args),
-    /// Let a run's model write
-    Sample(sample::Args),
     /// Show what happened in a run
     Logs(logs::Args),
+    /// Let a run's model write
+    Sample(sample::Args),
+    /// Measure how well a run's model predicts its corpus or another text
+    Eval(eval::Args),
+    /// Show where a run's heads look in a prompt: a table, and a picture of the weights
+    Attention(attention::Args),
+    /// Show a model's arithmetic from its settings: parameters by part, FLOPs, bytes
+    Inspect(inspect::Args),
     /// Make a run of weights that another program trained: GPT-2, Llama, nanoGPT
     Import(import::Args),
     /// Write a run's model for other programs
     Export(export::Args),
-    /// Show a model's arithmetic from its settings: parameters by part, FLOPs, bytes
-    Inspect(inspect::Args),
     /// List the devices that runs can be placed on, and what runs there
     Devices(devices::Args),
     /// Look after the index over the folders of runs
@@ -124,16 +124,16 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Plan(args) => plan::run(root, &args),
         Command::Resume(args) => resume::run(root, &args),
         Command::Cancel(args) => cancel::run(root, &args),
-        Command::Eval(args) => eval::run(root, &args),
-        Command::Attention(args) => attention::run(root, &args),
         Command::Report(args) => report::run(root, &args),
         Command::Ls(args) => ls::run(root, &args),
         Command::Show(args) => show::run(root, &args),
-        Command::Sample(args) => sample::run(root, &args),
         Command::Logs(args) => logs::run(root, &args),
+        Command::Sample(args) => sample::run(root, &args),
+        Command::Eval(args) => eval::run(root, &args),
+        Command::Attention(args) => attention::run(root, &args),
+        Command::Inspect(args) => inspect::run(root, &args),
         Command::Import(args) => import::run(root, &args),
         Command::Export(args) => export::run(root, &args),
-        Command::Inspect(args) => inspect::run(root, &args),
         Command::Devices(args) => devices::run(root, &args),
         Command::Store(args) => store::run(root, &args),
         Command::Schema => schema::run(),
