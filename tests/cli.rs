@@ -136,6 +136,38 @@ fn from_a_spec_to_runs_reports_and_json() {
 }
 
 #[test]
+fn tables_have_a_column_for_what_decides_results_or_is_swept_each_with_a_heading_of_its_own() {
+    let lab = Lab::new();
+    let quick = ["--set", "steps=1", "--set", "lr=1e-2", "--no-report"];
+    let other = ["batch=2", "eval.batch=2", "keep_last=3", "retries=0", "sample.tokens=9"];
+    lab.exp(&[&["run", "tiny.yaml"][..], &quick].concat(), 0);
+    lab.write("other.yaml", TINY.replace("tiny", "other"));
+    let other: Vec<&str> = other.iter().flat_map(|set| ["--set", set]).collect();
+    lab.exp(&[&["run", "other.yaml"][..], &quick, &other].concat(), 0);
+    let head = |args: &[&str]| -> Vec<String> {
+        let out = text(&lab.exp(args, 0).stdout);
+        out.lines().next().unwrap().split_whitespace().map(str::to_owned).collect()
+    };
+    let known = ["step", "best", "val", "loss", "bits/char", "tok/s", "state"];
+    let settings = ["run", "experiment", "train.batch", "eval.batch"];
+    assert_eq!(head(&["ls"]), [&settings[..], &known].concat());
+
+    lab.write("swept.yaml", TINY.replace("tiny", "swept") + "include: [{lr: 0.1, sample.tokens: 9}]\n");
+    let plan = ["run", "lr", "sample.tokens", "params", "tokens", "FLOPs", "memory", "reason"];
+    assert_eq!(head(&["plan", "swept.yaml"]), plan);
+    lab.exp(&["run", "swept.yaml", "--set", "steps=1", "--no-report"], 0);
+    assert_eq!(head(&["ls", "swept"]), [&["run", "lr", "tokens"][..], &known].concat());
+
+    let runs = lab.json(&["ls", "--json"]);
+    let ids: Vec<&str> = runs.as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap()).take(2).collect();
+    let from = format!("init_from=[{}, {}]", ids[0], ids[1]);
+    let told = text(&lab.exp(&["plan", "tiny.yaml", "--set", &from], 0).stdout);
+    assert!(ids.iter().all(|id| told.contains(&id[..8]) && !told.contains(&id[..9])), "{told}");
+    let whole = lab.json(&["plan", "tiny.yaml", "--set", &from, "--json"]);
+    assert_eq!(whole["runs"][0]["config"]["run.init_from"], ids[0]);
+}
+
+#[test]
 fn a_run_that_fails_is_told_and_the_others_go_on() {
     let lab = Lab::new();
     let output = lab.exp(&["run", "tiny.yaml", "--set", "lr=[1e30, 1e-3]", "--no-report"], 4);

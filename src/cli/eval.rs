@@ -163,7 +163,7 @@ impl Text {
     /// `playbook with corpus_seed = 2, the whole of it`.
     fn described(&self, name: &str) -> String {
         let settings =
-            self.changed.iter().map(|(path, value)| format!("{} = {}", format::leaf(path), format::value(value)));
+            self.changed.iter().map(|(path, value)| format!("{} = {}", path, format::value(value)));
         let with = match settings.collect::<Vec<_>>() {
             none if none.is_empty() => String::new(),
             settings => format!(" with {}", settings.join(", ")),

@@ -39,14 +39,18 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
 pub fn table(store: &Store, rows: &[RunRow]) -> Result<String> {
     let digits = store.shortest(&rows.iter().map(|r| r.id).collect::<Vec<_>>())?;
     let leaves: Vec<_> = rows.iter().map(|r| r.config.leaves()).collect();
-    let differing: Vec<&str> =
-        leaf::all().iter().filter(|leaf| tells_apart(leaf, rows)).map(|leaf| leaf.path).collect();
     let experiment = |r: &RunRow| r.experiments.first().cloned().unwrap_or_default();
+    let known = store.experiments()?.into_iter().filter(|e| rows.iter().any(|r| experiment(r) == e.name));
+    let swept: Vec<String> = known.flat_map(|e| e.axes).collect();
+    // What decides no result, such as which checkpoints are kept, is of interest only to a spec that varies it.
+    let matters = |leaf: &&Leaf| leaf.can_be_axis() || swept.iter().any(|path| path == leaf.path);
+    let differing = leaf::all().iter().filter(matters).filter(|leaf| tells_apart(leaf, rows));
+    let differing: Vec<&str> = differing.map(|leaf| leaf.path).collect();
     let several = rows.iter().any(|r| experiment(r) != experiment(&rows[0]));
 
     let mut columns = vec![words("run")];
     columns.extend(several.then(|| words("experiment")));
-    columns.extend(differing.iter().map(|p| numbers(format::leaf(p))));
+    columns.extend(format::headings(&differing, &[]).into_iter().map(numbers));
     columns.extend(["step", "best val loss", "bits/char", "tok/s"].map(numbers));
     columns.push(words("state"));
 

@@ -39,9 +39,10 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
 }
 
 fn table(plan: &Plan) -> String {
+    let costs = ["params", "tokens", "FLOPs", "memory"];
     let mut columns = vec![words("run")];
-    columns.extend(plan.axes.iter().map(|a| numbers(format::leaf(a))));
-    columns.extend(["params", "tokens", "FLOPs", "memory"].map(numbers));
+    columns.extend(format::headings(&plan.axes, &costs).into_iter().map(numbers));
+    columns.extend(costs.map(numbers));
     columns.push(words("reason"));
     let rows: Vec<Vec<String>> = plan
         .runs

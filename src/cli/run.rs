@@ -172,8 +172,8 @@ fn entry(run: &PlannedRun, axes: &[String], digits: usize) -> screen::Entry {
 /// `3f2a91 layers=8 seed=2`: a run among its siblings.
 fn label(run: &PlannedRun, axes: &[String], digits: usize) -> String {
     let leaves = run.frozen.config.leaves();
-    let settings =
-        axes.iter().filter_map(|a| leaves.get(a).map(|v| format!(" {}={}", format::leaf(a), format::value(v))));
+    let named = axes.iter().zip(format::headings(axes, &[]));
+    let settings = named.filter_map(|(a, name)| leaves.get(a).map(|v| format!(" {name}={}", format::value(v))));
     run.frozen.id.to_string()[..digits].to_owned() + &settings.collect::<String>()
 }
 

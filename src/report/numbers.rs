@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::base::RunId;
+
 /// The mean of values that are not empty.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
@@ -79,11 +81,11 @@ pub fn count(n: u64) -> String {
     }
 }
 
-/// A leaf's value as a spec writes it.
+/// A leaf's value as a spec writes it, but a run's whole id, which nobody reads, by its first digits.
 pub fn value(value: &Value) -> String {
     match value {
         Value::Null => "none".to_owned(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => text.parse::<RunId>().map_or_else(|_| text.clone(), |id| id.short()),
         Value::Number(n) if n.is_f64() => number(n.as_f64().unwrap_or(f64::NAN)),
         Value::Number(n) => grouped(&n.to_string()),
         other => other.to_string(),
@@ -122,6 +124,15 @@ mod tests {
         }
         assert_eq!([rounded(23.72), rounded(1240.4), rounded(123_456.0)], ["23.7", "1240", "123,456"]);
         assert_eq!([count(804_096), count(1_580_000), count(124_439_808)], ["804,096", "1.58 M", "124 M"]);
+    }
+
+    #[test]
+    fn a_whole_run_id_is_told_by_its_first_digits() {
+        let id = "0123456789abcdef".repeat(4);
+        assert_eq!(value(&id.as_str().into()), "01234567");
+        for text in [&id[..63], &id[..8], &"x".repeat(64), "rope"] {
+            assert_eq!(value(&text.into()), text);
+        }
     }
 
     #[test]

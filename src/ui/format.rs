@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::base::RunId;
+
 /// Four digits and a letter: `124.4 M`, `6.71 M`, `950`.
 pub fn count(x: f64) -> String {
     scaled(x, 1000.0, &["", " k", " M", " G", " T", " P", " E"])
@@ -74,10 +76,10 @@ pub fn loss(x: Option<f64>) -> String {
     }
 }
 
-/// A setting's value as a spec would write it.
+/// A setting's value as a spec would write it, but a run's whole id, which nobody reads, by its first digits.
 pub fn value(v: &Value) -> String {
     match v {
-        Value::String(s) => s.clone(),
+        Value::String(s) => s.parse::<RunId>().map_or_else(|_| s.clone(), |id| id.short()),
         Value::Null => "–".into(),
         Value::Number(n) => match n.as_f64() {
             Some(x) if n.is_f64() && x != 0.0 && !(1e-3..1e6).contains(&x.abs()) => format!("{x:e}"),
@@ -87,9 +89,12 @@ pub fn value(v: &Value) -> String {
     }
 }
 
-/// The last word of a leaf's path: what its column is called.
-pub fn leaf(path: &str) -> &str {
-    path.rsplit('.').next().unwrap_or(path)
+/// What the columns of these leaves are called: the last word of their path, the whole path where two share that word or
+/// another column, one of `taken`, is called so.
+pub fn headings<'a, P: AsRef<str>>(paths: &'a [P], taken: &[&str]) -> Vec<&'a str> {
+    let word = |path: &'a P| path.as_ref().rsplit('.').next().unwrap_or(path.as_ref());
+    let is_alone = |name: &str| paths.iter().filter(|path| word(path) == name).count() == 1 && !taken.contains(&name);
+    paths.iter().map(|path| Some(word(path)).filter(|name| is_alone(name)).unwrap_or(path.as_ref())).collect()
 }
 
 #[cfg(test)]
@@ -121,8 +126,16 @@ mod tests {
         assert_eq!(shown, ["0 s", "59 s", "1 m 01 s", "1 h 00 m", "1 d 1 h"]);
         let shown = [1e-4.into(), 0.001.into(), 0.5.into(), 12.into(), "cpu".into(), true.into()].map(|v| value(&v));
         assert_eq!(shown, ["1e-4", "0.001", "0.5", "12", "cpu", "true"]);
+        let id = "0123456789abcdef".repeat(4);
+        assert_eq!([&id[..], &id[1..]].map(|v| value(&v.into())), ["01234567", &id[1..]], "a whole run id");
         assert_eq!((plural(1, "run"), plural(0, "run")), ("1 run".into(), "0 runs".into()));
         assert_eq!((short("é: too long\nmore", 6), short("fits", 6)), ("é: too…".into(), "fits".into()));
         assert_eq!([Some(1.23456), None, Some(f64::NAN)].map(loss), ["1.2346", "–", "nan"]);
+    }
+
+    #[test]
+    fn no_two_columns_have_the_same_heading() {
+        let paths = ["train.lr", "train.batch", "eval.batch", "sample.tokens"];
+        assert_eq!(headings(&paths, &["run", "tokens"]), ["lr", "train.batch", "eval.batch", "sample.tokens"]);
     }
 }

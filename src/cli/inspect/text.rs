@@ -24,7 +24,7 @@ pub fn compared(subjects: &[Subject], axes: &[String]) -> String {
         subjects.iter().any(|s| value(s) != value(&subjects[0]))
     };
     let axes: Vec<&String> = axes.iter().filter(differ).collect();
-    let mut columns: Vec<_> = axes.iter().map(|path| numbers(format::leaf(path))).collect();
+    let mut columns: Vec<_> = format::headings(&axes, &[]).into_iter().map(numbers).collect();
     columns.extend(["params", "in layers", "FLOPs/token", "cache/token", "training"].map(numbers));
     let row = |s: &Subject| {
         let leaves = s.config.leaves();

@@ -1,18 +1,22 @@
 //! `throughput`: trained tokens per second over layers and over batch; over other settings that speed depends on where
-//! neither varies.
+//! neither varies. A line for each setting of all other axes, as pictures of losses have them: what is pooled unseen makes
+//! a median between the clumps that nobody measured. Only where these are too many for a panel are axes pooled that make
+//! no difference, and the note names them.
 
 use super::{
     super::{
-        figure::{Axis, Category, Figure, Forest, Ink, MAX_ROWS, Panel, Scale},
+        figure::{Axis, Category, Figure, Forest, Ink, MAX_LINES, MAX_ROWS, Panel, Scale},
         frame::{Frame, Run, Setting},
-        names, numbers, pace,
+        names,
+        numbers::{self, several},
+        pace,
     },
     Plot, notes,
     over::{Over, share_range},
 };
 
 /// Settings that a step's time may depend on.
-const MATTERS: [&str; 8] = [
+const MATTERS: [&str; 9] = [
     "model.",
     "run.device",
     "run.engine",
@@ -21,7 +25,12 @@ const MATTERS: [&str; 8] = [
     "train.dtype",
     "data.tokenizer",
     "data.corpus",
+    "train.optimizer",
 ];
+
+/// A deviation of speed that counts as noise however little seeds scatter: from one run to the next a machine's pace
+/// changes by as much.
+const NOISE: f64 = 0.03;
 
 /// Training throughput.
 pub struct Throughput;
@@ -38,9 +47,15 @@ impl Plot for Throughput {
         if frame.base.is_some() {
             return around_base(frame, &matters);
         }
+        let drawn_over = over(frame, &matters);
+        let others =
+            |x: usize| -> Vec<usize> { (0..frame.axes.len()).filter(|&a| a != x && !frame.is_tied(a, x)).collect() };
+        let is_crowded = drawn_over.iter().any(|&x| frame.group(&others(x)).len() > MAX_LINES);
+        let is_pooled = |a: &usize| is_crowded && !drawn_over.contains(a) && is_idle(frame, &matters, *a);
+        let idle: Vec<usize> = (0..frame.axes.len()).filter(is_pooled).collect();
         let mut charts = Vec::new();
-        for x in over(frame, &matters) {
-            let others = matters.iter().copied().filter(|&a| a != x && !frame.is_tied(a, x)).collect();
+        for &x in &drawn_over {
+            let others = others(x).into_iter().filter(|a| !idle.contains(a)).collect();
             let chart =
                 Over { frame, x, others, value: &value, center: numbers::median, mark_any: false }.chart(&y_axis());
             if chart.places > 1 {
@@ -54,20 +69,27 @@ impl Plot for Throughput {
             false => charts.into_iter().flat_map(|c| super::arrange(c.panels)).collect(),
         };
         from_zero(&mut rows);
+        let words = rows.iter().flatten().any(|p| matches!(p.x.scale, Scale::Words(_)));
+        let band = if words { "bar" } else { "band" };
         let point = if pooled {
+            let over = if idle.is_empty() { "seeds" } else { "runs" };
             format!(
-                "Point: median over runs ({n}) of the median step; band: slowest to fastest run; dots: single runs."
+                "Point: median over {over} ({n}) of the median step; {band}: slowest to fastest run; dots: single runs."
             )
         } else {
             "Point: the median step of one run.".to_owned()
         };
         let first = format!("{} {point}", notes::experiment(frame));
-        Some(Figure {
-            title: headline(frame),
-            rows,
-            forest: None,
-            notes: below(frame, first, notes::no_room(left_out)),
-        })
+        let pooled = match idle.iter().map(|&a| frame.axes[a].name.as_str()).collect::<Vec<_>>().as_slice() {
+            [] => String::new(),
+            [one] => format!("Pooled, since it makes no difference to speed beyond noise: {one}."),
+            names => format!("Pooled, since they make no difference to speed beyond noise: {}.", names.join(", ")),
+        };
+        let no_room = match left_out {
+            0 => String::new(),
+            n => format!("{} with higher throughput found no room here; see summary.csv.", several(n, "setting")),
+        };
+        Some(Figure { title: headline(frame), rows, forest: None, notes: below(frame, first, [pooled, no_room]) })
     }
 }
 
@@ -77,7 +99,7 @@ fn headline(frame: &Frame) -> String {
 }
 
 /// The notes, after the first: on what steps were timed, and what is not shown.
-fn below(frame: &Frame, first: String, no_room: String) -> Vec<String> {
+fn below(frame: &Frame, first: String, [pooled, no_room]: [String; 2]) -> Vec<String> {
     let timed = format!(
         "Steps on {}; of each attempt the first tenth (20 steps at most) is left out as warm-up.",
         pace::words(&frame.slots)
@@ -87,7 +109,7 @@ fn below(frame: &Frame, first: String, no_room: String) -> Vec<String> {
         1 => "1 run has no step on this slot.".to_owned(),
         n => format!("{n} runs have no step on this slot."),
     };
-    let all = [first, timed, missing, no_room];
+    let all = [first, timed, missing, pooled, no_room];
     all.into_iter().filter(|n| !n.is_empty()).collect()
 }
 
@@ -141,15 +163,42 @@ fn around_base(frame: &Frame, matters: &[usize]) -> Option<Figure> {
     let first = format!("{} {} {reading}", notes::experiment(frame), names::legend(frame));
     let no_room = match found.len() - shown.len() {
         0 => String::new(),
-        n => format!("{} found no room here; see summary.csv.", numbers::several(n, "setting")),
+        n => format!("{} found no room here; see summary.csv.", several(n, "setting")),
     };
-    Some(Figure { title: headline(frame), rows: Vec::new(), forest: Some(forest), notes: below(frame, first, no_room) })
+    Some(Figure {
+        title: headline(frame),
+        rows: Vec::new(),
+        forest: Some(forest),
+        notes: below(frame, first, [String::new(), no_room]),
+    })
 }
 
 /// The axes to draw over: layers and batch, else the first two that matter.
 fn over(frame: &Frame, matters: &[usize]) -> Vec<usize> {
     let main: Vec<usize> = ["model.layers", "train.batch"].iter().filter_map(|p| frame.axis(p)).collect();
     if main.is_empty() { matters.iter().copied().take(2).collect() } else { main }
+}
+
+/// Whether speed depends on an axis no more than on chance: over its values, all else equal that may matter, the logarithm
+/// of the speed typically deviates by no more than twice what it does over seeds.
+fn is_idle(frame: &Frame, matters: &[usize], axis: usize) -> bool {
+    let speed = |runs: &[&Run]| runs.iter().filter_map(|r| Some(r.tokens_per_second()?.ln())).collect::<Vec<f64>>();
+    let all: Vec<usize> = (0..frame.axes.len()).collect();
+    let over_seeds = typical(frame.group(&all).values().map(|runs| speed(runs)));
+    let rest: Vec<usize> = matters.iter().copied().filter(|&a| a != axis).collect();
+    let of_each_value = |runs: &Vec<&Run>| -> Vec<f64> {
+        let at = |value| runs.iter().copied().filter(|r| r.at[axis] == value).collect::<Vec<&Run>>();
+        let speeds = (0..frame.axes[axis].values.len()).map(|value| speed(&at(value)));
+        speeds.filter(|s| !s.is_empty()).map(|s| numbers::median(&s)).collect()
+    };
+    let over_values = typical(frame.group(&rest).values().map(of_each_value));
+    over_values.is_some_and(|deviation| deviation <= NOISE.max(2.0 * over_seeds.unwrap_or(0.0)))
+}
+
+/// The median of the standard deviations of groups, of those that have two values and more.
+fn typical(groups: impl Iterator<Item = Vec<f64>>) -> Option<f64> {
+    let deviations: Vec<f64> = groups.filter_map(|values| numbers::deviation(&values)).collect();
+    (!deviations.is_empty()).then(|| numbers::median(&deviations))
 }
 
 fn y_axis() -> Axis {

@@ -288,20 +288,6 @@ fn throughput_comes_from_the_common_slot_without_warm_up() {
 }
 
 #[test]
-fn throughput_over_layers_and_batch_stands_side_by_side_and_ignores_what_costs_no_time() {
-    let all = frames();
-    let figure = figure(&all.iter().find(|f| f.0 == "three_axes").unwrap().1, "throughput");
-    let [over_layers, over_batch] = panels(&figure)[..] else { panic!("not two panels") };
-    assert_eq!(figure.rows.len(), 1);
-    assert_eq!(
-        over_layers.series.iter().map(|s| s.label.as_str()).collect::<Vec<_>>(),
-        ["batch 6", "batch 12", "batch 24"]
-    );
-    assert_eq!((over_batch.series[0].label.as_str(), over_batch.series[0].dots.len()), ("2 layers", 3 * 6));
-    assert_eq!(over_layers.y.range, over_batch.y.range);
-}
-
-#[test]
 fn a_resumed_run_s_steps_are_taken_by_the_slot_of_their_attempt() {
     let frame = edited(grid("s", &[("model.layers", values(&[2, 4]))], 1, &[]), |_, run| {
         let mut second = run.attempts[0].clone();

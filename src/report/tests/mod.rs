@@ -4,6 +4,7 @@ mod figures;
 mod page;
 pub(super) mod pictures;
 mod star;
+mod throughput;
 
 use serde_json::{Value, json};
 
@@ -13,7 +14,7 @@ use super::{
     numbers, plots,
     sample::*,
 };
-use crate::event::RunState;
+use crate::{event::RunState, spec::config::Optimizer};
 
 /// Frames of every shape that a report must survive, with a name each.
 fn frames() -> Vec<(&'static str, Frame)> {
@@ -33,6 +34,7 @@ fn frames() -> Vec<(&'static str, Frame)> {
         ("layers_twenty_lr", grid("layers_twenty_lr", &[layers(), twenty()], 1, &[])),
         ("device", grid("device", &[layers(), ("run.device", values(&["cpu", "cuda:0"]))], 2, &[])),
         ("bias", grid("bias", &[layers(), ("model.bias", values(&[true, false]))], 3, &[])),
+        ("optimizers", optimizers()),
         ("dropout", grid("dropout", &[("model.dropout", values(&[0.0, 0.001, 0.01, 0.1]))], 3, &[])),
         ("long_values", grid(&long_name, &[layers(), paths()], 2, &[("data.corpus", json!("text"))])),
         ("broken", broken()),
@@ -85,6 +87,17 @@ fn zip() -> Frame {
     let points = [(2, 64, 1), (2, 64, 2), (4, 128, 1), (4, 128, 2), (8, 256, 1), (8, 256, 2)];
     let swept = ["model.layers".to_owned(), "model.d_model".to_owned()];
     Frame::new("zip", &swept, points.into_iter().map(point).collect())
+}
+
+/// Axes of words; a step of Muon takes twice as long.
+fn optimizers() -> Frame {
+    let positions = ("model.position", values(&["learned", "rope", "sinusoidal", "none"]));
+    let axes = [positions, ("train.optimizer", values(&["adamw", "muon"]))];
+    edited(grid("optimizers", &axes, 2, &[]), |_, run| {
+        if run.row.config.train.optimizer == Optimizer::Muon {
+            run.step_ms.iter_mut().for_each(|p| p.value *= 2.0);
+        }
+    })
 }
 
 /// The figure of one plot.
