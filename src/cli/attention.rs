@@ -135,9 +135,9 @@ fn name(maps: &Maps, choice: Choice) -> String {
 }
 
 fn table(maps: &Maps, survey: &Survey) -> String {
-    let mut columns = vec![numbers("layer"), numbers("head"), words("looks at")];
+    let mut columns = vec![numbers("L"), numbers("H"), words("looks at")];
     columns.extend(Pattern::ALL.map(|pattern| numbers(pattern.short())));
-    columns.push(numbers("entropy"));
+    columns.push(numbers("bits"));
     let share = |x: Option<f64>| x.map_or("–".into(), |x| num::word(x).map_or(format!("{x:.2}"), Into::into));
     let row = |head: &Head| {
         let looks_at = head.pattern.map_or("–".into(), |pattern| pattern.short().to_owned());
@@ -149,7 +149,7 @@ fn table(maps: &Maps, survey: &Survey) -> String {
     let first = ["–".to_owned(), "–".into(), "all alike".into()];
     rows.push(first.into_iter().chain(chance).chain([share(survey.uniform_entropy)]).collect());
     let head = format!(
-        "run {} after step {}, {}; mean attention, entropy in bits\n\n",
+        "run {} after step {}, {}\nmean attention of head H in layer L, and its entropy in bits\n\n",
         maps.run,
         maps.step,
         format::plural(maps.tokens.len(), "token")
