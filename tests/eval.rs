@@ -194,7 +194,7 @@ fn another_text_is_read_by_the_run_s_tokens() {
     assert_eq!(other["set"], serde_json::json!({"data.corpus_seed": 2}));
     let table = lab.exp(&[&["eval", &id][..], &seed].concat()).output().unwrap();
     let table = String::from_utf8(table.stdout).unwrap();
-    assert!(table.contains("playbook with corpus_seed = 2, the whole of it\n"), "{table}");
+    assert!(table.contains("playbook with data.corpus_seed = 2, the whole of it\n"), "{table}");
 
     fs::write(&path, format!("{text}¿")).unwrap();
     let said = refused(&lab, &id, &["--text", name], 2);
