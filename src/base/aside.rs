@@ -4,10 +4,10 @@
 use std::{
     fs::{self, Permissions},
     os::unix::fs::PermissionsExt,
-    path::Path,
+    path::{Path, PathBuf},
     process,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -16,46 +16,44 @@ use std::{
 
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
-    iterator::{Handle, Signals},
+    iterator::Signals,
 };
 use tempfile::TempDir;
 
-use super::{Exit, files};
+use super::{Exit, files, machine};
 
 /// A folder that is not in its place yet. Dropped, it is gone.
 pub struct Aside {
     folder: TempDir,
-    signals: Handle,
-    end: Arc<End>,
+    entry: Arc<Entry>,
 }
 
-/// What two threads know of the end that a signal asked for.
-#[derive(Default)]
-struct End {
-    /// It was asked for.
-    is_near: AtomicBool,
-    /// Nobody writes into the folder any more.
+/// What the thread that hears signals knows of a folder.
+struct Entry {
+    path: PathBuf,
+    /// Nobody writes into it any more.
     is_still: AtomicBool,
 }
 
+/// All folders that are not in their places. Who ends the process takes it and never gives it back.
+static FOLDERS: Mutex<Vec<Arc<Entry>>> = Mutex::new(Vec::new());
+
+fn folders() -> MutexGuard<'static, Vec<Arc<Entry>>> {
+    FOLDERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Aside {
-    /// An empty folder in `parent`, which is made where it lacks. Until it is put in place, SIGINT, SIGTERM and SIGHUP
-    /// remove it and end the process.
+    /// An empty folder in `parent`, which is made where it lacks. From the first on, SIGINT, SIGTERM and SIGHUP end this
+    /// process, and remove what folders are not in their places by then. Those that it was told to ignore it ignores.
     pub fn new(parent: &Path) -> std::io::Result<Self> {
+        listen()?;
         files::make_folder(parent)?;
         let rights = Permissions::from_mode(0o755);
+        let mut folders = folders();
         let folder = tempfile::Builder::new().prefix(files::ASIDE).permissions(rights).tempdir_in(parent)?;
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-        let (path, handle, end) = (folder.path().to_owned(), signals.handle(), Arc::<End>::default());
-        let asked = end.clone();
-        thread::spawn(move || {
-            if signals.forever().next().is_some() {
-                asked.is_near.store(true, Ordering::SeqCst);
-                remove(&path, &asked);
-                process::exit(Exit::Interrupted as i32)
-            }
-        });
-        Ok(Self { folder, signals: handle, end })
+        let entry = Arc::new(Entry { path: folder.path().to_owned(), is_still: AtomicBool::new(false) });
+        folders.push(Arc::clone(&entry));
+        Ok(Self { folder, entry })
     }
 
     /// Where it is now.
@@ -76,22 +74,43 @@ impl Aside {
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        self.signals.close();
-        // Who was writing meets errors where the folder is removed; the process ends by the signal all the same.
-        while self.end.is_near.load(Ordering::SeqCst) {
-            self.end.is_still.store(true, Ordering::SeqCst);
-            thread::park();
-        }
+        // Who was writing meets errors where the folder is removed, and comes here; the process ends by the signal all the
+        // same, since this waits for ever.
+        self.entry.is_still.store(true, Ordering::SeqCst);
+        let mut folders = folders();
+        let _ = fs::remove_dir_all(self.path());
+        folders.retain(|entry| !Arc::ptr_eq(entry, &self.entry));
     }
+}
+
+/// Begins to hear signals, once. That goes on to the end of the process: a handler, once set, stays, and without anybody
+/// who listens the signal would be lost.
+fn listen() -> std::io::Result<()> {
+    static LISTENS: Mutex<bool> = Mutex::new(false);
+    let mut listens = LISTENS.lock().unwrap_or_else(PoisonError::into_inner);
+    if *listens {
+        return Ok(());
+    }
+    let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !machine::ignores(signal));
+    let mut signals = Signals::new(heeded)?;
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        if signals.forever().next().is_some() {
+            let folders = folders();
+            folders.iter().for_each(|entry| remove(entry));
+            process::exit(Exit::Interrupted as i32)
+        }
+    })?;
+    *listens = true;
+    Ok(())
 }
 
 /// Removes a folder that another thread may still be writing into, and may make again meanwhile: until that thread is still,
 /// or for some seconds, since it may compute for long without writing.
-fn remove(path: &Path, end: &End) {
+fn remove(entry: &Entry) {
     for _ in 0..300 {
-        let is_still = end.is_still.load(Ordering::SeqCst);
-        let _ = fs::remove_dir_all(path);
-        if is_still && !path.exists() {
+        let is_still = entry.is_still.load(Ordering::SeqCst);
+        let _ = fs::remove_dir_all(&entry.path);
+        if is_still && !entry.path.exists() {
             return;
         }
         thread::sleep(Duration::from_millis(10));

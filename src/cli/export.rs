@@ -63,6 +63,10 @@ fn hf(root: &Root, row: &crate::store::RunRow, args: &Args) -> Result<Exit> {
     let architecture = export::write(&args.to, &model, &more)?;
     let size = format::count(layout.len() as f64);
     ui::note(&format!("{}: {} with {size} parameters, after step {step}", shown(&args.to), architecture.name()));
+    match weights.iter().filter(|weight| !weight.is_finite()).count() {
+        0 => {}
+        count => ui::note(&format!("warning: {count} of its weights are not finite")),
+    }
     match (tokens_for_hf, tokens) {
         (Some(_), _) => {}
         (None, Some(_)) => ui::note("its tokens are those of transformers' own tokenizer `gpt2`"),

@@ -1,10 +1,15 @@
 //! `exp import PATH`: weights of GPT-2, Llama or nanoGPT become a run.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use super::run::shown;
 use crate::{
-    base::{Context, Error, Exit, Result, RunId, clock, folders::Root, wait::Wait},
+    base::{Context, Error, Exit, Result, clock, folders::Root, wait::Wait},
     data::tokenizer::{Source, TokenizerFile},
     event::Expansion,
     exec::import::{self, Tokens},
@@ -52,6 +57,7 @@ fn tokenizer_word(word: &str) -> Result<TokenizerKind, String> {
 
 /// Runs the command.
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
+    may_join(&root.experiment_journal(&args.experiment), &args.experiment)?; // before all weights are read
     let model = Import::open(&args.path, args.context)?;
     let size = format::count(model.layout.len() as f64);
     ui::note(&format!("{}: {} with {size} parameters", args.path.display(), model.format.name()));
@@ -110,7 +116,7 @@ impl Args {
             (TokenizerKind::Byte, ..) => Source::Byte,
             (TokenizerKind::Gpt2, ..) => Source::Gpt2,
             (TokenizerKind::Char, Some(path), _) => {
-                text = fs::read_to_string(path).doing(Exit::Usage, || format!("reading {}", path.display()))?;
+                text = read_text(path)?;
                 Source::Char
             }
             (TokenizerKind::File, _, Some(path)) => Source::File(TokenizerFile::read(path)?),
@@ -147,6 +153,31 @@ impl Args {
 /// Tokens of GPT-2.
 const GPT2_VOCAB: usize = 50_257;
 
+/// A text whose characters are wanted. A pipe or a device might never end.
+fn read_text(path: &Path) -> Result<String> {
+    let doing = || format!("reading {}", path.display());
+    if !fs::metadata(path).doing(Exit::Usage, doing)?.is_file() {
+        return Err(Error::new(Exit::Usage, doing(), "it is no regular file"));
+    }
+    fs::read_to_string(path).doing(Exit::Usage, doing)
+}
+
+/// Refuses an experiment that came from a spec: what the spec says would no longer be what the experiment has. Gives what it
+/// has so far.
+fn may_join(journal: &Path, experiment: &str) -> Result<Option<Expansion>> {
+    let doing = || format!("adding the import to the experiment {experiment}");
+    let text = match fs::read(journal) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        read => read.doing(Exit::Store, doing)?,
+    };
+    let last = text.split(|byte| *byte == b'\n').rev().find_map(|line| serde_json::from_slice::<Expansion>(line).ok());
+    match last {
+        Some(expansion) if !expansion.spec.is_empty() => Err(Error::new(Exit::Usage, doing(), "it is a spec's")
+            .hint("`--experiment NAME` names another; no spec is needed for it")),
+        last => Ok(last),
+    }
+}
+
 /// Adds a run to an experiment, which keeps its other runs. Others that import at the same time wait.
 fn register(root: &Root, experiment: &str, frozen: &FrozenRun) -> Result<()> {
     let mut store = Store::open(root)?;
@@ -157,11 +188,11 @@ fn register(root: &Root, experiment: &str, frozen: &FrozenRun) -> Result<()> {
         .take(&path)?
         .ok_or_else(|| Error::new(Exit::Store, format!("waiting for {}", wait.holder(&path)), "it does not get on"))?;
     store.sync()?;
-    let known = store.experiments()?.into_iter().find(|known| known.name == experiment);
-    let (axes, mut members): (Vec<String>, Vec<RunId>) = known.map_or_else(Default::default, |k| (k.axes, k.members));
+    // `exp run` takes no lock: what it may have written meanwhile is seen in the journal itself.
+    let mut members = may_join(&root.experiment_journal(experiment), experiment)?.map_or_else(Vec::new, |e| e.members);
     if !members.contains(&frozen.id) {
         members.push(frozen.id);
-        let expansion = Expansion { at: clock::now(), axes, members, spec: String::new() };
+        let expansion = Expansion { at: clock::now(), axes: Vec::new(), members, spec: String::new() };
         store.register(experiment, &expansion, std::slice::from_ref(frozen))?;
     }
     super::say_damage(&store)

@@ -135,7 +135,7 @@ fn absent(name: &str, devices: &[DeviceInfo], without_cuda: Option<String>) -> E
 }
 
 /// Total and free bytes: the machine's, or what the control group still lets us have where that is less.
-fn cpu_memory() -> Option<(u64, u64)> {
+pub(super) fn cpu_memory() -> Option<(u64, u64)> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
     let kilobytes = |key: &str| -> Option<u64> {
         info.lines().find_map(|line| line.strip_prefix(key)?.split_whitespace().next()?.parse().ok())

@@ -3,12 +3,13 @@
 
 use std::{fs, process};
 
-use super::events::EventLog;
+use super::{device, events::EventLog};
 use crate::{
     base::{
         Context, Error, Exit, Result,
         aside::Aside,
-        checkpoints, clock, files,
+        checkpoints::{self, Fault},
+        clock, files,
         folders::{Root, RunFolder},
         lease::Fence,
         machine::Identity,
@@ -53,8 +54,15 @@ pub struct Done {
 /// of the index is touched.
 ///
 /// # Errors
-/// [`Exit::Store`] where the run's folder cannot be written.
+/// [`Exit::Spec`] where the weights do not fit into memory, [`Exit::Store`] where the run's folder cannot be written, or where
+/// the run is there and damaged.
 pub fn import(root: &Root, import: &Import, source: &str, tokens: Option<&Tokens>) -> Result<Done> {
+    let memory = device::cpu_memory().map_or(u64::MAX, |(total, _)| total);
+    let bytes = 4 * import.layout.len() as u64;
+    if bytes > memory {
+        let why = format!("its {} parameters take {bytes} bytes, and this machine has {memory}", import.layout.len());
+        return Err(Error::new(Exit::Spec, format!("importing {}", import.path.display()), why));
+    }
     let (hash, not_finite) = content(import);
     let config = config(&import.model, tokens);
     let meaning = tokens.map_or("none".into(), |tokens| {
@@ -122,11 +130,16 @@ fn is_there(place: &RunFolder, frozen: &FrozenRun) -> Result<bool> {
         return Err(Error::new(Exit::Store, doing(), format!("that folder belongs to the run {}", there.id))
             .hint("both ids start with the same 16 digits; move the folder away to import this model"));
     }
-    if checkpoints::list(place)?.iter().all(|saved| saved.is_damaged()) {
-        return Err(Error::new(Exit::Store, doing(), "the run is there, but its checkpoint is gone or damaged")
-            .hint("move the folder away to import the model again"));
+    let damaged = |why: &str| {
+        Error::new(Exit::Store, doing(), format!("the run is there, but its checkpoint is {why}"))
+            .hint("move the folder away to import the model again")
+    };
+    let saved = checkpoints::list(place)?.into_iter().next().ok_or_else(|| damaged("gone"))?;
+    match saved.verify() {
+        Ok(()) => Ok(true),
+        Err(Fault::Damaged(error)) => Err(damaged(&format!("damaged: {}: {}", error.doing, error.why))),
+        Err(fault) => Err(fault.into()),
     }
-    Ok(true)
 }
 
 /// Writes the run's folder; `false` where another process was faster.

@@ -4,9 +4,11 @@
 use std::{
     borrow::Cow,
     collections::HashMap,
+    env,
     fs::{self, File, Permissions},
+    io::ErrorKind,
     os::unix::fs::PermissionsExt,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use safetensors::{Dtype, View};
@@ -17,7 +19,7 @@ use super::{
     mapping::{self, Piece},
 };
 use crate::{
-    base::{Error, Exit, Result, aside::Aside, files},
+    base::{Context, Error, Exit, Result, aside::Aside, files},
     spec::config::{Mlp, ModelConfig, Norm, Position},
 };
 
@@ -174,10 +176,8 @@ fn activation(mlp: Mlp) -> Option<&'static str> {
 pub fn write(folder: &Path, model: &Model, more: &[(&str, &[u8])]) -> Result<Architecture> {
     let architecture = Architecture::of(model.config)?;
     let doing = || format!("writing {}", folder.display());
-    if folder.exists() && !folder.is_dir() || !files::names(folder)?.is_empty() {
-        return Err(Error::new(Exit::Usage, doing(), "it is there already").hint("name a folder that is new or empty"));
-    }
-    let parent = files::folder_of(folder);
+    let place = place(folder)?;
+    let parent = files::folder_of(&place);
     let write = || -> Result<(), Box<dyn std::error::Error>> {
         let aside = Aside::new(parent)?;
         let put = |name: &str, bytes: &[u8]| fs::write(aside.path().join(name), bytes);
@@ -195,10 +195,34 @@ pub fn write(folder: &Path, model: &Model, more: &[(&str, &[u8])]) -> Result<Arc
             file.set_permissions(Permissions::from_mode(0o644))?; // whatever the writer of tensors gave it
             file.sync_all()?;
         }
-        Ok(aside.put_in_place(folder)?)
+        Ok(aside.put_in_place(&place)?)
     };
     write().map_err(|e| Error::new(Exit::Store, doing(), e))?;
     Ok(architecture)
+}
+
+/// Where a folder can be put, which is new or takes the place of an empty one: where links to it lead.
+fn place(folder: &Path) -> Result<PathBuf> {
+    let taken =
+        |why: &str, hint: &str| Error::new(Exit::Usage, format!("writing {}", folder.display()), why).hint(hint);
+    if fs::symlink_metadata(folder).is_err_and(|e| e.kind() == ErrorKind::NotFound) {
+        return Ok(folder.into());
+    }
+    let place = match fs::canonicalize(folder) {
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            return Err(taken("it is a link to what is not there", "name a folder that is new or empty"));
+        }
+        place => place.doing(Exit::Store, || format!("writing {}", folder.display()))?,
+    };
+    if !place.is_dir() || !files::names(&place)?.is_empty() {
+        return Err(taken("it is there already", "name a folder that is new or empty"));
+    }
+    // Who stands in a folder would still stand in the one that was replaced.
+    if env::current_dir().is_ok_and(|current| current == place) {
+        let why = "it is the current folder, and the export would take its place";
+        return Err(taken(why, "name a folder that is not there yet, as `./model`"));
+    }
+    Ok(place)
 }
 
 /// One tensor as others store it; becomes bytes only when it is written.

@@ -273,16 +273,16 @@ fn a_model_of_no_numbers_is_warned_of() {
 }
 
 /// A working folder with a root of its own.
-struct Place {
-    dir: tempfile::TempDir,
+pub struct Place {
+    pub dir: tempfile::TempDir,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { dir: tempfile::tempdir().unwrap() }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
@@ -291,27 +291,27 @@ impl Place {
     }
 
     /// `exp` in this folder.
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_exp"));
         command.args(arguments).current_dir(self.dir.path()).env_remove("EXP_ROOT");
         command
     }
 
     /// Its exit code, what it printed, and what it said.
-    fn exp(&self, arguments: &[&str]) -> (i32, String, String) {
+    pub fn exp(&self, arguments: &[&str]) -> (i32, String, String) {
         let output = self.command(arguments).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
     }
 
     /// A folder of HF's GPT-2.
-    fn gpt2(&self, name: &str) -> Small {
+    pub fn gpt2(&self, name: &str) -> Small {
         let small = Small::gpt2(true);
         write_hf(&self.path(name), &small.gpt2_config(), &small.as_gpt2("transformer."));
         small
     }
 
-    fn folder(&self, id: &str) -> RunFolder {
+    pub fn folder(&self, id: &str) -> RunFolder {
         self.lab().root.run(&id.parse::<RunId>().unwrap())
     }
 

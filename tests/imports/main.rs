@@ -5,5 +5,6 @@ mod cli;
 mod damage;
 mod files;
 mod foreign;
+mod hostile;
 #[path = "../lab/mod.rs"]
 mod lab;

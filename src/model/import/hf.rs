@@ -20,8 +20,8 @@ const TOKENIZER: &str = "tokenizer.json";
 /// The longest JSON that is read, in bytes. The index of a model with a hundred thousand tensors has some ten million.
 const LONGEST: u64 = 64 << 20;
 
-/// No size that a config may name is larger, so that what is computed from sizes stays below 2⁶⁴.
-pub const LARGEST: u64 = 1 << 20;
+/// No size that a config may name is larger, as in specs, so that what is computed from sizes stays below 2⁶⁴.
+pub const LARGEST: u64 = 1_000_000;
 
 /// The model of a folder.
 pub fn open(folder: &Path) -> Result<Import> {
@@ -83,7 +83,9 @@ fn add_shards(tensors: &mut Tensors, folder: &Path, index: &Path) -> Result<()> 
     let Index { weight_map } = serde_json::from_slice(&read(index)?).map_err(|e| refused(index, e))?;
     for name in weight_map.values().collect::<BTreeSet<_>>() {
         let mut parts = Path::new(name).components();
-        if !matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if part == name.as_str()) {
+        let is_plain = !name.contains(char::is_control);
+        if !matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if is_plain && part == name.as_str())
+        {
             return Err(refused(index, format!("it names the file {name:?}, which is none of its own folder's")));
         }
         let path = folder.join(name);
@@ -106,7 +108,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     let doing = || format!("reading {}", path.display());
     let file = fs::metadata(path).doing(Exit::Spec, doing)?;
     if !file.is_file() {
-        return Err(refused(path, "it is no file"));
+        return Err(refused(path, "it is no regular file"));
     }
     if file.len() > LONGEST {
         return Err(refused(path, format!("it has {} bytes, more than {LONGEST}", file.len())));

@@ -20,6 +20,7 @@ mod torch;
 use std::{
     collections::BTreeSet,
     fs,
+    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -137,20 +138,37 @@ impl Import {
             stripped,
             has_moments,
         };
+        let mut taken: Vec<(usize, Range<usize>, String)> = Vec::new();
         let mut unknown: BTreeSet<&str> = import.tensors.names().filter(|name| !ignored(name)).collect();
         for prefix in import.prefixes() {
             for piece in &import.pieces {
                 let name = import.name(prefix, piece);
                 import.tensors.check(&name, piece, &import.path)?;
                 unknown.remove(name.as_str());
+                taken.extend(import.tensors.get(&name).map(|stored| (stored.file, stored.bytes.clone(), name)));
             }
         }
+        import.each_has_its_own(taken)?;
         let stray = unknown.first().and_then(|name| Some((name, import.tensors.get(name)?)));
         if let Some((name, stored)) = stray {
             let why = format!("tensor {name} of shape {:?} is no parameter of this model", stored.shape);
             return Err(refused(import.tensors.path(stored), why));
         }
         Ok(import)
+    }
+
+    /// Refuses two tensors that share bytes: a few bytes could make up a model of any size. A head that is the embedding is
+    /// none of the parameters here.
+    fn each_has_its_own(&self, mut taken: Vec<(usize, Range<usize>, String)>) -> Result<()> {
+        taken.sort_by_key(|(file, bytes, _)| (*file, bytes.start));
+        for pair in taken.windows(2) {
+            let [(file, bytes, name), (next_file, next, other)] = pair else { continue };
+            if file == next_file && bytes.end > next.start {
+                let why = format!("the tensors {name} and {other} share their numbers");
+                return Err(refused(&self.path, why));
+            }
+        }
+        Ok(())
     }
 
     /// Whether the optimizer's two moments are there.
@@ -246,5 +264,22 @@ fn unknown(path: &Path, is_folder: bool) -> Error {
 
 /// Refuses a file, and says why.
 fn refused(path: &Path, why: impl std::fmt::Display) -> Error {
-    Error::new(Exit::Spec, format!("importing {}", path.display()), why)
+    Error::new(Exit::Spec, format!("importing {}", path.display()), harmless(&why.to_string()))
+}
+
+/// What may quote names out of a stranger's file, fit for a terminal: without control characters and of a length that
+/// somebody reads.
+fn harmless(text: &str) -> String {
+    const BEGIN: usize = 500;
+    const END: usize = 200;
+    let escape = |c: char| match c {
+        '"' | '\'' | '\\' => c.to_string(), // would be escaped too, and do no harm
+        _ => c.escape_debug().to_string(),
+    };
+    let count = text.chars().count();
+    let all = || text.chars();
+    match count > BEGIN + END {
+        true => all().take(BEGIN).chain(['…']).chain(all().skip(count - END)).map(escape).collect(),
+        false => all().map(escape).collect(),
+    }
 }

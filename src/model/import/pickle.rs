@@ -9,6 +9,12 @@ use std::collections::HashMap;
 /// The longest pickle that is read, in bytes: GPT-2 XL's with its optimizer has some 400,000.
 pub const LONGEST: usize = 8 << 20;
 
+/// The longest name of a file of numbers that is read, in bytes: torch counts them.
+const LONGEST_KEY: usize = 32;
+
+/// The most dimensions that a tensor is believed to have.
+const MOST_DIMENSIONS: usize = 8;
+
 /// A value, by its number.
 pub type Id = u32;
 
@@ -27,14 +33,15 @@ enum Value {
     Global(String),
     /// A file of numbers: its type, its key.
     Storage {
-        of: String,
-        key: String,
+        of: Id,
+        key: Id,
     },
+    /// What it is made of, as it was when it was made: neither tuples nor numbers change.
     Tensor {
         storage: Id,
-        offset: u64,
-        shape: Vec<u64>,
-        strides: Vec<u64>,
+        offset: Id,
+        shape: Id,
+        strides: Id,
     },
 }
 
@@ -48,9 +55,9 @@ pub struct Tensor<'a> {
     /// How many numbers of that file come before its own.
     pub offset: u64,
     /// Its dimensions, outermost first.
-    pub shape: &'a [u64],
+    pub shape: Vec<u64>,
     /// How many numbers lie between neighbours of each dimension.
-    pub strides: &'a [u64],
+    pub strides: Vec<u64>,
 }
 
 /// What a pickle holds.
@@ -140,9 +147,11 @@ impl Tree {
 
     /// A tensor.
     pub fn tensor(&self, id: Id) -> Option<Tensor<'_>> {
-        let Value::Tensor { storage, offset, shape, strides } = self.value(id) else { return None };
-        let Value::Storage { of, key } = self.value(*storage) else { return None };
-        Some(Tensor { storage: of, key, offset: *offset, shape, strides })
+        let &Value::Tensor { storage, offset, shape, strides } = self.value(id) else { return None };
+        let &Value::Storage { of, key } = self.value(storage) else { return None };
+        let (Value::Global(of), Value::Text(key)) = (self.value(of), self.value(key)) else { return None };
+        let (offset, shape, strides) = geometry(&self.values, offset, shape, strides)?;
+        Some(Tensor { storage: of, key, offset, shape, strides })
     }
 
     fn value(&self, id: Id) -> &Value {
@@ -312,16 +321,18 @@ impl Reader<'_> {
     fn storage(&mut self) -> Result<(), String> {
         let wrong = || "it names numbers elsewhere, and not as torch does".to_owned();
         let id = self.pop()?;
-        let members = self.tuple(id).ok_or_else(wrong)?;
-        let &[kind, of, key, ..] = members else { return Err(wrong()) };
+        let Value::Tuple(members) = &self.values[id as usize] else { return Err(wrong()) };
+        let &[kind, of, key, ..] = &members[..] else { return Err(wrong()) };
         match [kind, of, key].map(|id| &self.values[id as usize]) {
-            [Value::Text(kind), Value::Global(of), Value::Text(key)] if kind == "storage" => {
-                let storage = Value::Storage { of: of.clone(), key: key.clone() };
-                self.push(storage);
-                Ok(())
+            [Value::Text(kind), Value::Global(_), Value::Text(name)] if kind == "storage" => {
+                if name.len() > LONGEST_KEY {
+                    return Err(format!("it names a file of numbers by {} bytes, more than {LONGEST_KEY}", name.len()));
+                }
             }
-            _ => Err(wrong()),
+            _ => return Err(wrong()),
         }
+        self.push(Value::Storage { of, key });
+        Ok(())
     }
 
     /// Calls what tensors are made by.
@@ -331,8 +342,8 @@ impl Reader<'_> {
             return Err("its pickle calls what has no name".into());
         };
         let wrong = || format!("it calls {} in another way than torch does", name.replace(' ', "."));
-        let arguments = self.tuple(arguments).ok_or_else(wrong)?;
-        let made = match (name.as_str(), arguments) {
+        let Value::Tuple(arguments) = &self.values[arguments as usize] else { return Err(wrong()) };
+        let made = match (name.as_str(), &arguments[..]) {
             ("collections OrderedDict", []) => Value::Dict(Vec::new()),
             ("torch._utils _rebuild_parameter", [data, ..]) => {
                 self.stack.push(*data);
@@ -340,9 +351,7 @@ impl Reader<'_> {
             }
             ("torch._utils _rebuild_tensor_v2", &[storage, offset, shape, strides, ..]) => {
                 let Value::Storage { .. } = self.values[storage as usize] else { return Err(wrong()) };
-                let offset = self.size(offset).ok_or_else(wrong)?;
-                let sizes = |id| self.tuple(id)?.iter().map(|id| self.size(*id)).collect::<Option<Vec<_>>>();
-                let (shape, strides) = sizes(shape).zip(sizes(strides)).ok_or_else(wrong)?;
+                geometry(&self.values, offset, shape, strides).ok_or_else(wrong)?;
                 Value::Tensor { storage, offset, shape, strides }
             }
             ("collections OrderedDict" | "torch._utils _rebuild_tensor_v2", _) => return Err(wrong()),
@@ -350,20 +359,6 @@ impl Reader<'_> {
         };
         self.push(made);
         Ok(())
-    }
-
-    fn tuple(&self, id: Id) -> Option<&[Id]> {
-        match &self.values[id as usize] {
-            Value::Tuple(members) => Some(members),
-            _ => None,
-        }
-    }
-
-    fn size(&self, id: Id) -> Option<u64> {
-        match self.values[id as usize] {
-            Value::Int(n) => n.try_into().ok(),
-            _ => None,
-        }
     }
 
     /// An unsigned integer of `N` bytes.
@@ -412,6 +407,19 @@ impl Reader<'_> {
     }
 }
 
+/// Offset, shape and strides of a tensor, from the numbers of these values; `None` where they are no such thing.
+fn geometry(values: &[Value], offset: Id, shape: Id, strides: Id) -> Option<(u64, Vec<u64>, Vec<u64>)> {
+    let size = |id: Id| match values[id as usize] {
+        Value::Int(n) => u64::try_from(n).ok(),
+        _ => None,
+    };
+    let sizes = |id: Id| match &values[id as usize] {
+        Value::Tuple(members) if members.len() <= MOST_DIMENSIONS => members.iter().map(|id| size(*id)).collect(),
+        _ => None,
+    };
+    Some((size(offset)?, sizes(shape)?, sizes(strides)?))
+}
+
 fn ended() -> String {
     "its pickle ends too early".into()
 }
@@ -449,6 +457,39 @@ mod tests {
         assert!(Tree::read(&vec![b'N'; LONGEST + 1]).is_err());
         assert!(Tree::read(b"X\xff\xff\xff\xff").unwrap_err().contains("too early"));
         assert!(Tree::read(b"\x8a\xff").unwrap_err().contains("too early"));
+    }
+
+    #[test]
+    fn neither_long_names_nor_many_dimensions_are_copied() {
+        let text = |text: &str| [b"X", &(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat();
+        let storage = |key: &str| {
+            [
+                &b"("[..],
+                &text("storage"),
+                b"ctorch\nFloatStorage\n",
+                &text(key),
+                b"tq\x00",
+                &b"h\x00Q".repeat(2000),
+                b".",
+            ]
+            .concat()
+        };
+        assert!(Tree::read(&storage("7")).is_ok());
+        let error = Tree::read(&storage(&"7".repeat(1 << 20))).unwrap_err();
+        assert!(error.contains("by 1048576 bytes, more than 32"), "{error}");
+
+        let tensors = |dimensions: usize| {
+            let sizes = [&b"("[..], &b"K\x01".repeat(dimensions), b"tq\x01"].concat();
+            let rebuild = b"ctorch._utils\n_rebuild_tensor_v2\nq\x02(h\x03K\x00h\x01h\x01tq\x04R";
+            let storage = [&b"("[..], &text("storage"), b"ctorch\nFloatStorage\n", &text("7"), b"tQq\x03"].concat();
+            [&sizes[..], &storage, rebuild, &b"h\x02h\x04R".repeat(100), b"."].concat()
+        };
+        let tree = Tree::read(&tensors(8)).unwrap();
+        let tensor = tree.tensor(tree.root()).unwrap();
+        assert_eq!((tensor.storage, tensor.key, tensor.offset), ("torch FloatStorage", "7", 0));
+        assert_eq!((tensor.shape, tensor.strides), (vec![1; 8], vec![1; 8]));
+        let error = Tree::read(&tensors(9)).unwrap_err();
+        assert!(error.contains("it calls torch._utils._rebuild_tensor_v2 in another way than torch does"), "{error}");
     }
 
     #[test]

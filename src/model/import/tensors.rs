@@ -1,7 +1,12 @@
 //! Named tensors in files that somebody else wrote, mapped into memory: nothing is believed before it was checked against
 //! the file's own length, and nothing is read before it is wanted.
 
-use std::{collections::BTreeMap, fs::File, ops::Range, path::Path, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use half::{bf16, f16};
 use memmap2::Mmap;
@@ -37,10 +42,11 @@ impl Tensors {
     /// Maps a file; its number, for [`Stored::file`].
     pub fn map(&mut self, path: &Path) -> Result<usize> {
         let doing = || format!("reading {}", path.display());
-        let file = File::open(path).doing(Exit::Spec, doing)?;
-        if !file.metadata().doing(Exit::Spec, doing)?.is_file() {
-            return Err(refused(path, "it is no file"));
+        // Asked before it is opened: who opens a pipe waits for its writer.
+        if !fs::metadata(path).doing(Exit::Spec, doing)?.is_file() {
+            return Err(refused(path, "it is no regular file"));
         }
+        let file = File::open(path).doing(Exit::Spec, doing)?;
         // SAFETY: the map is read-only. A file that somebody changes meanwhile gives other numbers, one that somebody cuts
         // ends the process: an import reads for seconds what nobody writes.
         let map = unsafe { Mmap::map(&file) }.doing(Exit::Spec, doing)?;

@@ -61,7 +61,7 @@ impl<'a> File<'a> {
         };
         let overflow = || fail(format!("has the shape {:?}, which is no tensor's", tensor.shape));
         let mut numbers = 1u64;
-        for (&size, &stride) in tensor.shape.iter().zip(tensor.strides).rev() {
+        for (&size, &stride) in tensor.shape.iter().zip(&tensor.strides).rev() {
             if size != 1 && stride != numbers {
                 return Err(fail(format!("of shape {:?} does not lie in one piece", tensor.shape)));
             }
