@@ -160,10 +160,9 @@ struct Text {
 }
 
 impl Text {
-    /// `playbook with corpus_seed = 2, the whole of it`.
+    /// `playbook with data.corpus_seed = 2, the whole of it`.
     fn described(&self, name: &str) -> String {
-        let settings =
-            self.changed.iter().map(|(path, value)| format!("{} = {}", path, format::value(value)));
+        let settings = self.changed.iter().map(|(path, value)| format!("{} = {}", path, format::value(value)));
         let with = match settings.collect::<Vec<_>>() {
             none if none.is_empty() => String::new(),
             settings => format!(" with {}", settings.join(", ")),

@@ -6,6 +6,7 @@ mod cancels;
 mod dispatch;
 mod every;
 mod here;
+mod misfit;
 mod needs;
 mod plan;
 mod queue;
