@@ -42,6 +42,9 @@ fn parity_of_what_imported_weights_write() {
             ids.map(|id| id.as_u64().unwrap() as u32).collect()
         };
         let (mut tokens, want) = (ids("prompt"), ids("greedy"));
+        if want.is_empty() {
+            return; // the reference has no text
+        }
         while tokens.len() < want.len() {
             let logits = engine.logits(&tokens, 1).unwrap();
             let last = &logits[logits.len() - case.import.vocab..];

@@ -541,7 +541,12 @@ fn no_steps_mean_an_evaluation_alone() {
 
 #[test]
 fn a_run_may_begin_with_the_best_weights_of_another() {
+    // The scheduler freezes a run's config before anything else.
+    let freeze = |bench: &Bench| {
+        exp::base::files::write_json(&bench.root.run(&RunId([7; 32])).config(), &bench.frozen).unwrap();
+    };
     let mut parent = Bench::new(config());
+    freeze(&parent);
     let want = parent.log(&[]).evals.last().unwrap().val_loss;
     let first = |bench: &mut Bench| {
         bench.frozen.config.run.init_from = Some(RunId([7; 32]).to_string());
@@ -559,6 +564,7 @@ fn a_run_may_begin_with_the_best_weights_of_another() {
     assert!(error.contains("shape [16], not [24]"), "{error}");
 
     let mut orphan = Bench::new(config());
+    freeze(&orphan);
     let error = first(&mut orphan).0.unwrap_err();
     assert!(error.why.contains("no checkpoint"), "{error}");
 }
