@@ -184,25 +184,25 @@ fn medium_models_agree_and_do_not_depend_on_threads() {
     for mut c in blocks() {
         let m = &mut c.model;
         (m.layers, m.heads, m.kv_heads, m.d_model, m.context, m.d_ff) = (2, 6, 2, 96, 40, 400);
-        agrees_for_any_threads(c, 50_257);
+        agrees_for_any_threads(c, 50_257, &[2, 3]);
     }
 }
 
 /// One part, threads that share each operation, weights packed as they are used.
 #[test]
 fn large_models_agree_and_do_not_depend_on_threads() {
-    for mut c in blocks().into_iter().take(2) {
-        let m = &mut c.model;
-        (m.layers, m.heads, m.kv_heads, m.d_model, m.context, m.d_ff) = (1, 6, 2, 672, 12, 700);
-        agrees_for_any_threads(c, 50_257);
-    }
+    let [_, mut c, _] = blocks(); // with the most switches; the others differ in nothing that size decides
+    let m = &mut c.model;
+    (m.layers, m.heads, m.kv_heads, m.d_model, m.context, m.d_ff) = (1, 6, 2, 672, 12, 700);
+    m.tie_embeddings = true; // half as many numbers
+    agrees_for_any_threads(c, 50_257, &[3]);
 }
 
-fn agrees_for_any_threads(mut c: RunConfig, vocab: usize) {
+fn agrees_for_any_threads(mut c: RunConfig, vocab: usize, threads: &[usize]) {
     (c.model.dropout, c.train.batch, c.train.grad_accum) = (0.1, 3, 2);
     compare(&c, vocab, Level::available()[0]);
     let first = train(&c, vocab, 1, Level::available()[0]);
-    for threads in [2, 3] {
+    for &threads in threads {
         assert!(train(&c, vocab, threads, Level::available()[0]) == first, "{threads} threads");
     }
 }
