@@ -6,7 +6,7 @@
 
 pub mod cpu;
 pub mod decode;
-mod position;
+pub mod position;
 pub mod tape;
 
 pub use crate::data::Batch;
