@@ -55,6 +55,9 @@ fn train(case: &Case, threads: usize) -> Turn {
     Box::new(move |steps| (0..steps).map(|_| one()).collect())
 }
 
+/// Tokens of one text, as on the other side.
+const TEXT: usize = 200;
+
 /// All of a text counts, its prompt of eight tokens too, as on the other side.
 fn decode(case: &Case, threads: usize) -> Turn {
     let config = config(case);
@@ -63,10 +66,15 @@ fn decode(case: &Case, threads: usize) -> Turn {
     let mut writer = Writer::new(&config.model, case.vocab, &weights, case.context, threads).expect("a writer");
     Box::new(move |tokens| {
         let (mut rng, start) = (generate::stream(1, 0), Instant::now());
-        writer.forget();
-        writer.begin(&[0, 1, 2, 3, 4, 5, 6, 7]).expect("a prompt");
-        for _ in 0..tokens {
-            writer.next(&Sampling::default(), &mut rng).expect("a token");
+        let mut left = tokens as usize;
+        while left > 0 {
+            let now = left.min(TEXT);
+            writer.forget();
+            writer.begin(&[0, 1, 2, 3, 4, 5, 6, 7]).expect("a prompt");
+            for _ in 0..now {
+                writer.next(&Sampling::default(), &mut rng).expect("a token");
+            }
+            left -= now;
         }
         vec![start.elapsed().as_secs_f64() * 1e3 / tokens as f64]
     })
