@@ -1,5 +1,5 @@
 //! What every layer may use: errors and exit codes, atomic files, locks and leases and waiting for them, what others append
-//! to files, random streams, the clock, the machine and the control group on it, run ids, numbers that survive JSON.
+//! to files, random streams, the clock, progress, the machine and the control group on it, run ids, numbers that survive JSON.
 //! Nothing here knows what an experiment is.
 
 pub mod aside;
@@ -14,6 +14,7 @@ pub mod lease;
 pub mod lock;
 pub mod machine;
 pub mod num;
+pub mod progress;
 pub mod rng;
 pub mod tail;
 pub mod wait;

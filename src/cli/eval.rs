@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::needed_store;
 use crate::{
-    base::{Exit, Result, RunId, folders::Root, num},
+    base::{Exit, Result, RunId, folders::Root, num, progress::Progress},
     data::Split,
     exec::{device, worker::limit_threads},
     sched::signals::Signals,
@@ -13,7 +13,7 @@ use crate::{
         Which,
         score::{Request, Score, Scorer, Windows},
     },
-    ui::{self, format, progress::Progress},
+    ui::{self, format},
 };
 
 /// Arguments of `exp eval`.
@@ -185,7 +185,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     limit_threads(request.threads)?;
     let mut scorer = Scorer::open(root, &folder, &request)?;
     let mut signals = Signals::listen()?; // until here, Ctrl-C does what it always does
-    let bar = Progress::new(format!("evaluating {}", row.id.short()));
+    let bar = Progress::of(&format!("evaluating {}", row.id.short()));
     let scored = scorer.score(&mut |done, of| {
         bar.at(done, of);
         signals.arrived() == 0

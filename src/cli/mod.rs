@@ -26,7 +26,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 use clap::{Parser, Subcommand};
 
 use crate::{
-    base::{Error, Exit, Result, folders::Root, wait},
+    base::{Error, Exit, Result, folders::Root, progress, wait},
     store::Store,
     ui,
 };
@@ -93,6 +93,7 @@ pub fn main() -> ExitCode {
     if !matches!(cli.command, Command::Worker(_)) {
         std::panic::set_hook(Box::new(end_of_a_panic));
         wait::say_with(ui::note);
+        progress::show_with(|what| Box::new(ui::progress::Bar::new(what)));
     }
     let root = Root::new(cli.root);
     let exit = dispatch(&root, cli.command).unwrap_or_else(|e| {

@@ -3,28 +3,30 @@
 use indicatif::{ProgressBar, ProgressDrawTarget};
 
 use super::{is_fancy, screen::style};
+use crate::base::progress::Show;
 
 /// A bar that is gone when it is dropped.
-pub struct Progress(ProgressBar);
+pub struct Bar(ProgressBar);
 
-impl Progress {
+impl Bar {
     /// A bar for what is being done.
-    pub fn new(what: impl Into<String>) -> Self {
+    pub fn new(what: &str) -> Self {
         let target = if is_fancy() { ProgressDrawTarget::stderr_with_hz(10) } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
         bar.set_style(style("{prefix:.bold} [{bar:30}] {percent} %, {eta} left"));
-        bar.set_prefix(what.into());
+        bar.set_prefix(what.to_owned());
         Self(bar)
     }
+}
 
-    /// Shows how much of it is done.
-    pub fn at(&self, done: u64, of: u64) {
+impl Show for Bar {
+    fn at(&self, done: u64, of: u64) {
         self.0.set_length(of);
         self.0.set_position(done);
     }
 }
 
-impl Drop for Progress {
+impl Drop for Bar {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }
