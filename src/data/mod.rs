@@ -11,6 +11,7 @@ mod dataset;
 pub mod playbook;
 pub mod text;
 pub mod tokenizer;
+pub mod tokens;
 
 use std::path::Path;
 
