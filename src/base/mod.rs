@@ -14,6 +14,7 @@ pub mod lease;
 pub mod lock;
 pub mod machine;
 pub mod num;
+pub mod pickle;
 pub mod progress;
 pub mod rng;
 pub mod tail;

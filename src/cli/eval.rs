@@ -124,6 +124,9 @@ impl Args {
                 let word = amended.data.corpus.word();
                 Some(format!("`{leaf}` has no effect on the corpus `{word}`: it is for `playbook`"))
             }
+            "data.val_fraction" if amended.data.corpus == CorpusKind::Tokens => {
+                Some(format!("`{leaf}` has no effect on prepared tokens: they lie in two files"))
+            }
             "data.val_fraction" if self.part(run, amended) == Split::Whole => Some(format!(
                 "`{leaf}` has no effect on the whole of a text; `--split val` and `--split train` take a part of it"
             )),

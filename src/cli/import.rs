@@ -33,7 +33,7 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     context: Option<usize>,
 
-    /// What its tokens mean: char, byte, gpt2, file [default: its tokenizer.json; gpt2 for 50257 tokens]
+    /// What its tokens mean: char, byte, gpt2, file, ids [default: its tokenizer.json; gpt2 for 50257 tokens]
     #[arg(long, value_name = "WORD", value_parser = tokenizer_word)]
     tokenizer: Option<TokenizerKind>,
 
@@ -115,6 +115,7 @@ impl Args {
         let source = match (kind, &self.text, file) {
             (TokenizerKind::Byte, ..) => Source::Byte,
             (TokenizerKind::Gpt2, ..) => Source::Gpt2,
+            (TokenizerKind::Ids, ..) => Source::Numbers(model.vocab),
             (TokenizerKind::Char, Some(path), _) => {
                 text = read_text(path)?;
                 Source::Char

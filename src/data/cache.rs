@@ -27,6 +27,8 @@ use tempfile::TempDir;
 use super::{
     CorpusInfo,
     corpus::{self, Corpus, Text},
+    dataset::Prepared,
+    name_only_in_val,
     tokenizer::{Source, Tokenizer},
 };
 use crate::{
@@ -45,28 +47,18 @@ const FORMAT: u32 = 1;
 /// How much text is tokenized at a time, in bytes, where the tokenizer lets a text be cut.
 const PIECE: usize = 1 << 20;
 
-/// A whole folder of the cache.
-pub struct Cached {
-    /// Where it lies.
-    pub folder: PathBuf,
-    /// Its `info.json`.
-    pub stored: Stored,
-    /// What its tokenizer is restored from, beside the alphabet.
-    pub source: Source,
-}
-
 /// `info.json`.
 #[derive(Serialize, Deserialize)]
-pub struct Stored {
+struct Stored {
     format: u32,
     /// Bytes per token: 2 or 4.
-    pub token_bytes: u64,
+    token_bytes: u64,
     /// What a token is.
-    pub tokenizer: TokenizerKind,
+    tokenizer: TokenizerKind,
     /// What the tokenizer is restored from.
-    pub alphabet: Option<String>,
+    alphabet: Option<String>,
     /// What is known of the corpus.
-    pub info: CorpusInfo,
+    info: CorpusInfo,
 }
 
 impl Stored {
@@ -83,7 +75,7 @@ pub fn find_or_make(
     source: Option<Source>,
     cache: &Path,
     is_asked: &dyn Fn() -> bool,
-) -> Result<Cached> {
+) -> Result<Prepared> {
     let corpus = corpus::of(config)?;
     let source = source.map_or_else(|| Source::of(config), Ok)?;
     let key = corpus.key()?;
@@ -101,7 +93,8 @@ pub fn find_or_make(
     };
     stored.info.name = corpus.name(); // two paths may have one text
     stored.info.notes.extend(corpus.notes());
-    Ok(Cached { folder, stored, source })
+    let Stored { token_bytes, alphabet, info, .. } = stored;
+    Ok(Prepared { files: ["train.bin", "val.bin"].map(|name| folder.join(name)), token_bytes, info, source, alphabet })
 }
 
 /// Shows those who wait that the work goes on. Where it cannot be shown, they do it as well.
@@ -259,21 +252,14 @@ fn describe(
         val_tokens,
         chars_per_token: val_chars as f64 / val_tokens.max(1) as f64,
         bits_per_char: costs.as_ref().map(|costs| costs.since(val_from) / val_chars.max(1) as f64),
-        notes: only_in_val(text, val_from).into_iter().collect(),
+        notes: name_only_in_val(&only_in_val(text, val_from)).into_iter().collect(),
     }
 }
 
-/// Names the characters that the text has from `val_from` on but not before.
-fn only_in_val(text: &str, val_from: usize) -> Option<String> {
+/// The characters that the text has from `val_from` on but not before.
+fn only_in_val(text: &str, val_from: usize) -> BTreeSet<char> {
     let (train, val) = text.split_at(val_from);
     let mut known = vec![false; char::MAX as usize + 1];
     train.chars().for_each(|c| known[c as usize] = true);
-    let new: BTreeSet<char> = val.chars().filter(|&c| !known[c as usize]).collect();
-    let shown: Vec<String> = new.iter().take(10).map(|c| format!("{c:?}")).collect();
-    let more = if new.len() > shown.len() { ", ..." } else { "" };
-    match new.len() {
-        0 => None,
-        1 => Some(format!("1 character occurs only in the validation split: {}", shown[0])),
-        n => Some(format!("{n} characters occur only in the validation split: {}{more}", shown.join(", "))),
-    }
+    val.chars().filter(|&c| !known[c as usize]).collect()
 }

@@ -79,6 +79,9 @@ pub fn of(config: &DataConfig) -> Result<Box<dyn Corpus>> {
             let hint = "name a UTF-8 file, or a folder of them, with data.path";
             Box::new(TextFiles::file_or_folder(path().map_err(|e| e.hint(hint))?.as_ref())?)
         }
+        CorpusKind::Tokens => {
+            return Err(Error::new(Exit::Spec, "opening the corpus tokens", "it has tokens and no text"));
+        }
     })
 }
 

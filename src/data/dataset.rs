@@ -2,24 +2,37 @@
 //!
 //! A batch is a pure function of its arguments: nothing of the loader needs to be saved to resume a run exactly.
 
-use std::{fs::File, mem, path::Path};
+use std::{mem, path::PathBuf};
 
-use memmap2::Mmap;
 use rand_chacha::rand_core::RngCore;
 
 use super::{
     Batch, CorpusInfo, Split,
-    cache::Cached,
     tokenizer::{self, Source, Tokenizer},
+    tokens::Tokens,
 };
 use crate::base::{
-    Context, Exit, Result,
+    Result,
     folders::{Root, RunFolder},
     rng,
 };
 
 /// The seed of the evaluation windows, the same for every run.
 const EVAL_SEED: u64 = 0;
+
+/// Where the tokens of a corpus lie, and what is known of them.
+pub struct Prepared {
+    /// The files of the training and of the validation split.
+    pub files: [PathBuf; 2],
+    /// Bytes per token: 2 or 4.
+    pub token_bytes: u64,
+    /// What is known of the corpus.
+    pub info: CorpusInfo,
+    /// What its tokenizer is made from.
+    pub source: Source,
+    /// What the tokenizer is restored from, beside the source.
+    pub alphabet: Option<String>,
+}
 
 /// A tokenized corpus, mapped into memory.
 pub struct Dataset {
@@ -31,14 +44,12 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    pub(super) fn open(Cached { folder, stored, source }: Cached) -> Result<Self> {
-        let wide = stored.token_bytes == 4;
-        Ok(Self {
-            tokenizer: source.restore(stored.alphabet.as_deref())?,
-            tokens: [Tokens::map(&folder.join("train.bin"), wide)?, Tokens::map(&folder.join("val.bin"), wide)?],
-            info: stored.info,
-            source,
-        })
+    pub(super) fn open(
+        Prepared { files: [train, val], token_bytes, info, source, alphabet }: Prepared,
+    ) -> Result<Self> {
+        let tokenizer = source.restore(alphabet.as_deref())?;
+        let tokens = [Tokens::map(&train, token_bytes)?, Tokens::map(&val, token_bytes)?];
+        Ok(Self { info, source, tokenizer, tokens })
     }
 
     /// What is known of the corpus.
@@ -99,39 +110,6 @@ impl Dataset {
     /// What turns text into tokens and back.
     pub fn tokenizer(&self) -> &dyn Tokenizer {
         &*self.tokenizer
-    }
-}
-
-/// Token ids in a file of the cache.
-struct Tokens {
-    map: Mmap,
-    /// u32 instead of u16.
-    wide: bool,
-}
-
-impl Tokens {
-    fn map(path: &Path, wide: bool) -> Result<Self> {
-        let file = File::open(path).doing(Exit::Store, || format!("opening {}", path.display()))?;
-        // SAFETY: the memory changes if somebody writes to the file. Files of the cache are whole before they get their
-        // names, and are never written to after that, only unlinked.
-        let map = unsafe { Mmap::map(&file) }.doing(Exit::Store, || format!("mapping {}", path.display()))?;
-        Ok(Self { map, wide })
-    }
-
-    fn len(&self) -> usize {
-        self.map.len() / if self.wide { 4 } else { 2 }
-    }
-
-    fn copy(&self, start: usize, out: &mut [u32]) {
-        if self.wide {
-            for (id, bytes) in out.iter_mut().zip(self.map[4 * start..].chunks_exact(4)) {
-                *id = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-            }
-        } else {
-            for (id, bytes) in out.iter_mut().zip(self.map[2 * start..].chunks_exact(2)) {
-                *id = u16::from_le_bytes([bytes[0], bytes[1]]).into();
-            }
-        }
     }
 }
 

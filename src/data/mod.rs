@@ -13,13 +13,16 @@ pub mod text;
 pub mod tokenizer;
 pub mod tokens;
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 pub use batch::Batch;
 pub use dataset::Dataset;
 
-use self::tokenizer::Source;
-use crate::{base::Result, spec::config::DataConfig};
+use self::{dataset::Prepared, tokenizer::Source};
+use crate::{
+    base::Result,
+    spec::config::{CorpusKind, DataConfig},
+};
 
 /// What is known of a tokenized corpus. Plain data: it is kept beside the cached tokens as JSON.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -110,18 +113,50 @@ impl Split {
 /// [`Exit::Spec`](crate::base::Exit) where the text or the tokenizer's file is at fault,
 /// [`Exit::Store`](crate::base::Exit) where the cache cannot be written.
 pub fn prepare(config: &DataConfig, cache: &Path) -> Result<CorpusInfo> {
-    Ok(cache::find_or_make(config, None, cache, &|| false)?.stored.info)
+    Ok(prepared(config, None, cache, &|| false)?.info)
+}
+
+/// The config with what its corpus says of itself filled in: a folder of tokens names its tokenizer. It is what a run should
+/// be known by. Errors as [`prepare`].
+pub fn resolved(config: &DataConfig) -> Result<DataConfig> {
+    match config.corpus {
+        CorpusKind::Tokens => tokens::resolved(config),
+        _ => Ok(config.clone()),
+    }
 }
 
 /// Maps a tokenized corpus into memory; [prepares](prepare) it where that was not done. Errors as there, and
 /// [`Exit::Interrupted`](crate::base::Exit) where `is_asked` says while another process is waited for that somebody asks
 /// to stop.
 pub fn open(config: &DataConfig, cache: &Path, is_asked: &dyn Fn() -> bool) -> Result<Dataset> {
-    Dataset::open(cache::find_or_make(config, None, cache, is_asked)?)
+    Dataset::open(prepared(config, None, cache, is_asked)?)
 }
 
 /// As [`open`], with a tokenizer that comes from elsewhere in the place of the config's: a model reads every text by the
 /// tokens that it was trained on.
 pub fn open_with(config: &DataConfig, source: Source, cache: &Path, is_asked: &dyn Fn() -> bool) -> Result<Dataset> {
-    Dataset::open(cache::find_or_make(config, Some(source), cache, is_asked)?)
+    Dataset::open(prepared(config, Some(source), cache, is_asked)?)
+}
+
+fn prepared(
+    config: &DataConfig,
+    source: Option<Source>,
+    cache: &Path,
+    is_asked: &dyn Fn() -> bool,
+) -> Result<Prepared> {
+    match config.corpus {
+        CorpusKind::Tokens => tokens::look_up(config, source, cache, is_asked),
+        _ => cache::find_or_make(config, source, cache, is_asked),
+    }
+}
+
+/// Names characters that occur in the validation split alone.
+fn name_only_in_val(new: &BTreeSet<char>) -> Option<String> {
+    let shown: Vec<String> = new.iter().take(10).map(|c| format!("{c:?}")).collect();
+    let more = if new.len() > shown.len() { ", ..." } else { "" };
+    match new.len() {
+        0 => None,
+        1 => Some(format!("1 character occurs only in the validation split: {}", shown[0])),
+        n => Some(format!("{n} characters occur only in the validation split: {}{more}", shown.join(", "))),
+    }
 }

@@ -175,6 +175,7 @@ impl Planner<'_> {
         }
         config.run.device = self.device(point, &config)?;
         self.sweep.check(point, &config)?;
+        config.data = data::resolved(&config.data).map_err(|error| self.error_of(point, "data.path", &error))?;
         let corpus = self.corpus(point, &config)?;
         self.prompt(point, &config)?;
         if let Some(ancestor) = &ancestor {

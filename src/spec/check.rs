@@ -79,6 +79,11 @@ fn corpus(c: &RunConfig) -> Option<Conflict> {
             "the corpus `text` is read from a file or folder, and `data.path` does not say which",
             "name it in the spec, `data: {corpus: text, path: FILE}`, or with `--set data.path=FILE`",
         ),
+        (CorpusKind::Tokens, None) => found(
+            "the corpus `tokens` is read from a folder, and `data.path` does not say which",
+            "name the folder of train.bin and val.bin in the spec, `data: {corpus: tokens, path: DIR}`, or with `--set \
+             data.path=DIR`; `exp data prepare` makes one from texts",
+        ),
         (CorpusKind::Shakespeare, None) => found(
             "the corpus `shakespeare` is read from a file, and `data.path` does not say which",
             "get Tiny Shakespeare (1,115,394 bytes) from karpathy's char-rnn repository, \
@@ -108,11 +113,13 @@ fn tokenizer(c: &RunConfig) -> Option<Conflict> {
                     .into(),
             ),
         }),
-        (TokenizerKind::Char | TokenizerKind::Byte | TokenizerKind::Gpt2, Some(_)) => Some(Conflict {
-            leaves: &["data.tokenizer_file", "data.tokenizer"],
-            why: format!("the tokenizer `{}` reads no file, and `data.tokenizer_file` names one", kind.word()),
-            hint: Some("`tokenizer: file` reads it; `tokenizer_file: null` takes the name back".into()),
-        }),
+        (TokenizerKind::Char | TokenizerKind::Byte | TokenizerKind::Gpt2 | TokenizerKind::Ids, Some(_)) => {
+            Some(Conflict {
+                leaves: &["data.tokenizer_file", "data.tokenizer"],
+                why: format!("the tokenizer `{}` reads no file, and `data.tokenizer_file` names one", kind.word()),
+                hint: Some("`tokenizer: file` reads it; `tokenizer_file: null` takes the name back".into()),
+            })
+        }
         _ => None,
     }
 }

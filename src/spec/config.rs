@@ -179,12 +179,14 @@ words!(/** Where the text comes from. */ CorpusKind {
     /** Generated play-like text with a known entropy; needs no file. */ Playbook = "playbook",
     /** Tiny Shakespeare. */ Shakespeare = "shakespeare",
     /** A UTF-8 file, or a folder of them. */ Text = "text",
+    /** Token ids that somebody has prepared: nanoGPT's `train.bin` and `val.bin`. */ Tokens = "tokens",
 });
 words!(/** What a token is. */ TokenizerKind {
     /** Each distinct character of the corpus, in code-point order. */ Char = "char",
     /** Each byte of the UTF-8 text; the vocabulary has 256. */ Byte = "byte",
     /** GPT-2's byte-level BPE; the vocabulary has 50,257. */ Gpt2 = "gpt2",
     /** What a `tokenizer.json` of Hugging Face's tokenizers says. */ File = "file",
+    /** The number that stands there, for what is no language; between numbers is white space. */ Ids = "ids",
 });
 words!(/** How the learning rate falls after the warm-up. */ Schedule {
     /** Half a cosine from `lr` to `min_lr`. */ Cosine = "cosine",

@@ -275,15 +275,16 @@ static LEAVES: &[Leaf] = &[
     leaf!(model.dropout, FRACTION, "0.0", "Probability to drop an activation while training.")
         .aka(&["dropout_rate", "p_drop", "resid_pdrop"]),
 
-    leaf!(data.corpus, Kind::Words(CorpusKind::WORDS), "playbook", "The text: generated, Tiny Shakespeare, or a file of yours.")
+    leaf!(data.corpus, Kind::Words(CorpusKind::WORDS), "playbook", "The text: generated, Tiny Shakespeare, a file of yours, or tokens that were prepared.")
         .aka(&["dataset", "text"]),
-    leaf!(data.path, Kind::Path, "none", "The file or folder of the text, from the folder of the file that names it.")
+    leaf!(data.path, Kind::Path, "none", "The file or folder of the text, or the folder of the tokens, from the folder of the file that names it.")
         .aka(&["file", "data_dir", "data_path", "corpus_path"]),
-    leaf!(data.tokenizer, Kind::Words(TokenizerKind::WORDS), "char", "What a token is: a character, a byte, GPT-2's BPE, or what a file says.")
+    leaf!(data.tokenizer, Kind::Words(TokenizerKind::WORDS), "char", "What a token is: a character, a byte, GPT-2's BPE, what a file says, or a number.")
         .aka(&["encoding", "tokeniser"]),
     leaf!(data.tokenizer_file, Kind::Path, "none", "The `tokenizer.json` of `tokenizer: file`, from the folder of the file that names it.")
         .aka(&["tokenizer_path", "vocab_file"]),
     leaf!(data.val_fraction, Kind::Number(Excluded(0.0), Included(0.5)), "0.1", "The share of the text, at its end, that validates.")
+        .idle(|c| c.data.corpus == CorpusKind::Tokens)
         .aka(&["val_split", "validation_split", "val_ratio"]),
     leaf!(data.corpus_seed, AT_LEAST_0, "1", "The seed of a generated text; never follows `train.seed`."),
     leaf!(data.corpus_chars, Kind::Integer { min: 1, max: 1_000_000_000 }, "1200000", "How many characters of text are generated, at least."),

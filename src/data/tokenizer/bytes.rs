@@ -28,6 +28,10 @@ impl Tokenizer for Bytes {
         text.ceil_char_boundary(at)
     }
 
+    fn chars_of(&self, token: u32) -> u64 {
+        u64::from(!(0x80..0xc0).contains(&token)) // a byte that goes on with a character is none of its own
+    }
+
     fn alphabet(&self) -> Option<String> {
         None
     }

@@ -31,6 +31,18 @@ impl Chars {
         }
         Self { chars, ids }
     }
+
+    /// The tokenizer that numbers these characters as they stand; one that stands twice is the error.
+    pub fn in_order(alphabet: &str) -> std::result::Result<Self, char> {
+        let chars: Vec<char> = alphabet.chars().collect();
+        let mut ids = vec![ABSENT; chars.iter().max().map_or(0, |c| *c as usize + 1)];
+        for (id, c) in chars.iter().enumerate() {
+            if std::mem::replace(&mut ids[*c as usize], id as u32) != ABSENT {
+                return Err(*c);
+            }
+        }
+        Ok(Self { chars, ids })
+    }
 }
 
 impl Tokenizer for Chars {
@@ -57,6 +69,10 @@ impl Tokenizer for Chars {
 
     fn cut(&self, text: &str, at: usize) -> usize {
         text.ceil_char_boundary(at)
+    }
+
+    fn chars_of(&self, _token: u32) -> u64 {
+        1
     }
 
     fn alphabet(&self) -> Option<String> {

@@ -81,6 +81,11 @@ impl Tokenizer for Gpt2 {
         cut(text, at)
     }
 
+    fn chars_of(&self, token: u32) -> u64 {
+        let bytes = self.tokens.get(token as usize).map_or(&[][..], Vec::as_slice);
+        bytes.iter().filter(|byte| !(0x80..0xc0).contains(*byte)).count() as u64
+    }
+
     fn alphabet(&self) -> Option<String> {
         None
     }

@@ -11,7 +11,7 @@ impl Source {
     pub fn to_hf(&self) -> Option<Vec<u8>> {
         let (split, decoder, model) = match self {
             Self::File(file) => return Some(file.content().to_vec()),
-            Self::Gpt2 | Self::Char => return None,
+            Self::Gpt2 | Self::Char | Self::Ids | Self::Numbers(_) => return None,
             Self::Alphabet(alphabet) => {
                 let vocab: Map<_, _> =
                     alphabet.chars().zip(0..).map(|(c, id)| (c.to_string(), Value::from(id))).collect();

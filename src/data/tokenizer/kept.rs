@@ -22,7 +22,7 @@ const FORMAT: u32 = 1;
 struct Kept {
     format: u32,
     tokenizer: TokenizerKind,
-    /// The characters of `char`.
+    /// The characters of `char`; of `ids` the highest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     alphabet: Option<String>,
     /// blake3 of the file of `file`, which lies in `runs/tokenizers/`, once for all runs.
@@ -63,6 +63,11 @@ pub fn kept_source(root: &Root, run: &RunFolder) -> Result<Option<Source>> {
     let source = match (kept.tokenizer, &kept.file) {
         (TokenizerKind::Char, _) => Source::Alphabet(kept.alphabet.unwrap_or_default()),
         (TokenizerKind::Byte, _) => Source::Byte,
+        (TokenizerKind::Ids, _) => {
+            let highest = kept.alphabet.and_then(|highest| highest.parse::<usize>().ok());
+            let lacks = || damaged(&run.tokenizer(), "it does not say how many ids there are".into());
+            Source::Numbers(highest.ok_or_else(lacks)? + 1)
+        }
         (TokenizerKind::Gpt2, _) => Source::Gpt2,
         (TokenizerKind::File, Some(hash)) => {
             let file = root.tokenizer(hash);

@@ -8,10 +8,11 @@ mod chars;
 mod file;
 mod gpt2;
 mod hf;
+mod ids;
 mod kept;
 mod stream;
 
-use self::{bytes::Bytes, chars::Chars, gpt2::Gpt2};
+use self::{bytes::Bytes, chars::Chars, gpt2::Gpt2, ids::Ids};
 pub use self::{
     file::TokenizerFile,
     kept::{differ, keep, kept, kept_source},
@@ -39,6 +40,12 @@ pub trait Tokenizer: Send + Sync {
     /// The first byte at `at` or after it where a text may be cut: the tokens of the two parts are those of the whole.
     fn cut(&self, text: &str, at: usize) -> usize;
 
+    /// How many characters of text a token stands for; of a character that several tokens make up, the first has it. A
+    /// token that stands for no text counts as one.
+    fn chars_of(&self, token: u32) -> u64 {
+        self.decode(&[token]).chars().count() as u64
+    }
+
     /// What [`Source::restore`] needs beside the source.
     fn alphabet(&self) -> Option<String>;
 }
@@ -47,7 +54,7 @@ pub trait Tokenizer: Send + Sync {
 pub enum Source {
     /// The characters of the corpus.
     Char,
-    /// Those characters, whatever the corpus has.
+    /// Those characters, numbered as they stand there, whatever the corpus has.
     Alphabet(String),
     /// Nothing.
     Byte,
@@ -55,6 +62,10 @@ pub enum Source {
     Gpt2,
     /// A file, as it was when it was read.
     File(TokenizerFile),
+    /// The numbers of the corpus.
+    Ids,
+    /// So many numbers, whatever the corpus has.
+    Numbers(usize),
 }
 
 impl Source {
@@ -73,6 +84,7 @@ impl Source {
                 })?;
                 Self::File(TokenizerFile::read(path.as_ref())?)
             }
+            TokenizerKind::Ids => Self::Ids,
         })
     }
 
@@ -83,6 +95,7 @@ impl Source {
             Self::Byte => TokenizerKind::Byte,
             Self::Gpt2 => TokenizerKind::Gpt2,
             Self::File(_) => TokenizerKind::File,
+            Self::Ids | Self::Numbers(_) => TokenizerKind::Ids,
         }
     }
 
@@ -92,6 +105,7 @@ impl Source {
         match self {
             Self::File(file) => format!("{kind} {}", file.hash()),
             Self::Alphabet(chars) => format!("{kind} {}", blake3::hash(chars.as_bytes())),
+            Self::Numbers(below) => format!("{kind} {below}"),
             _ => kind.into(),
         }
     }
@@ -111,14 +125,19 @@ impl Source {
     /// The tokenizer for a text.
     ///
     /// # Errors
-    /// [`Exit::Spec`] where the file is no tokenizer.
+    /// [`Exit::Spec`] where the file is no tokenizer, a character of an alphabet stands twice, or a text is to be read as
+    /// numbers and is none.
     pub fn build(&self, text: &str) -> Result<Box<dyn Tokenizer>> {
         Ok(match self {
             Self::Char => Box::new(Chars::of(text)),
-            Self::Alphabet(chars) => Box::new(Chars::of(chars)),
+            Self::Alphabet(chars) => Box::new(Chars::in_order(chars).map_err(|twice| {
+                Error::new(Exit::Spec, "numbering characters", format!("{twice:?} stands there twice"))
+            })?),
             Self::Byte => Box::new(Bytes),
             Self::Gpt2 => Box::new(Gpt2::new()),
             Self::File(file) => Box::new(file.parse()?),
+            Self::Ids => Box::new(Ids::of(text)?),
+            Self::Numbers(below) => Box::new(Ids::below(*below)),
         })
     }
 

@@ -1,4 +1,4 @@
-//! What the numbers in a folder of tokens mean: `meta.json`.
+//! What the numbers in a folder of tokens mean: `meta.json`, or nanoGPT's `meta.pkl`.
 //!
 //! ```text
 //! vocab_size       one more than the highest id that may occur; all that has to stand there
@@ -9,19 +9,28 @@
 //! train_chars      characters that the tokens of train.bin stand for
 //! val_chars        the same of val.bin
 //! source           what they were made of, for people
+//! itos             instead of an alphabet, as nanoGPT has it: the text of each id
 //! ```
+//!
+//! nanoGPT's `meta.pkl` has `vocab_size` and `itos` of these.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    base::{Result, files},
+    base::{Error, Exit, Result, files, pickle},
     spec::config::TokenizerKind,
 };
 
 /// The name of the file.
 pub const META: &str = "meta.json";
+
+/// What nanoGPT calls it.
+const PICKLE: &str = "meta.pkl";
+
+/// The largest vocabulary that is believed.
+const LARGEST: usize = 1 << 24;
 
 /// `meta.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,7 +60,108 @@ pub struct Meta {
     pub source: Vec<String>,
 }
 
+/// What is read beside [`Meta`], or instead of some of it.
+#[derive(Deserialize)]
+struct AsNanoGpt {
+    #[serde(default)]
+    itos: Option<Itos>,
+}
+
+/// The text of each id.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Itos {
+    List(Vec<String>),
+    Map(BTreeMap<String, String>),
+}
+
 impl Meta {
+    /// What a folder says; `None` where it has neither file. Errors name the file, and are [`Exit::Spec`] where it is not
+    /// what it should be.
+    pub fn read(folder: &Path) -> Result<Option<Self>> {
+        let [json, pickle] = [META, PICKLE].map(|name| folder.join(name));
+        let (path, read) = if json.exists() {
+            let content = files::read(&json)?;
+            (json, Self::from_json(&content))
+        } else if pickle.exists() {
+            let content = files::read(&pickle)?;
+            (pickle, Self::from_pickle(&content))
+        } else {
+            return Ok(None);
+        };
+        let checked = read.and_then(|meta| meta.fault().map_or(Ok(meta), Err));
+        checked.map(Some).map_err(|why| {
+            Error::new(Exit::Spec, format!("reading {}", path.display()), why)
+                .hint("it says what the tokens beside it mean, at least {\"vocab_size\": 65}")
+        })
+    }
+
+    fn from_json(content: &[u8]) -> Result<Self, String> {
+        let says = |e: serde_json::Error| e.to_string();
+        let mut meta: Self = serde_json::from_slice(content).map_err(says)?;
+        let ids: Vec<(u64, String)> = match serde_json::from_slice::<AsNanoGpt>(content).map_err(says)?.itos {
+            None => return Ok(meta),
+            Some(Itos::List(texts)) => (0..).zip(texts).collect(),
+            Some(Itos::Map(texts)) => {
+                let number = |id: &str| id.parse().map_err(|_| format!("`itos` has {id:?} where an id should be"));
+                texts.into_iter().map(|(id, text)| Ok((number(&id)?, text))).collect::<Result<_, String>>()?
+            }
+        };
+        if meta.tokenizer.is_none() {
+            meta.take_texts(ids);
+        }
+        Ok(meta)
+    }
+
+    fn from_pickle(content: &[u8]) -> Result<Self, String> {
+        let tree = pickle::Tree::read(content)?;
+        let get = |name: &str| tree.get(tree.root(), name);
+        let size = get("vocab_size").and_then(|id| tree.int(id)).and_then(|n| usize::try_from(n).ok());
+        let mut meta = Self::of(size.ok_or("it has no `vocab_size`")?);
+        if let Some(entries) = get("itos").and_then(|itos| tree.entries(itos)) {
+            let pair = |(id, text)| Some((u64::try_from(tree.int(id)?).ok()?, tree.text(text)?.to_owned()));
+            let ids = entries.iter().copied().map(pair).collect::<Option<_>>();
+            meta.take_texts(ids.ok_or("its `itos` is not texts by their ids")?);
+        }
+        Ok(meta)
+    }
+
+    /// So many ids, and nothing more.
+    fn of(vocab_size: usize) -> Self {
+        Self {
+            vocab_size,
+            tokenizer: None,
+            alphabet: None,
+            tokenizer_file: None,
+            token_bytes: None,
+            train_chars: None,
+            val_chars: None,
+            source: Vec::new(),
+        }
+    }
+
+    /// Texts of ids make an alphabet where each is one character and none is left out. Others tell nothing: how a text
+    /// would be cut into them is not known.
+    fn take_texts(&mut self, mut ids: Vec<(u64, String)>) {
+        ids.sort();
+        let single = |text: &str| (text.chars().count() == 1).then(|| text.to_owned());
+        let chars = ids.iter().zip(0..).map(|((id, text), at)| single(text).filter(|_| *id == at));
+        if let Some(alphabet) = chars.collect() {
+            (self.tokenizer, self.alphabet) = (Some(TokenizerKind::Char), Some(alphabet));
+        }
+    }
+
+    fn fault(&self) -> Option<String> {
+        if !(1..=LARGEST).contains(&self.vocab_size) {
+            return Some(format!("its `vocab_size` is {}, and must be 1 to {LARGEST}", self.vocab_size));
+        }
+        let width = self.token_bytes.unwrap_or(2);
+        if width != 2 && width != 4 {
+            return Some(format!("its `token_bytes` is {width}, and must be 2 or 4"));
+        }
+        None
+    }
+
     /// Writes the file into a folder, atomically.
     ///
     /// # Errors

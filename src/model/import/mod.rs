@@ -2,7 +2,7 @@
 //! writes.
 //!
 //! - `hf`: `config.json`, whatever it says of a model; `gpt2`, `llama`: what these models' settings come to here
-//! - `nanogpt`: `ckpt.pt`; `torch`, `pickle`: how such a file is read
+//! - `nanogpt`: `ckpt.pt`; `torch`: how such a file is read
 //! - `tensors`: named tensors in mapped files
 //!
 //! Files are checked in full before a number is read: sizes that a config claims are believed only once a tensor of that
@@ -13,7 +13,6 @@ mod gpt2;
 mod hf;
 mod llama;
 mod nanogpt;
-mod pickle;
 mod tensors;
 mod torch;
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::{Format, Import, MOMENTS, Source, hf::LARGEST, pickle::Id, refused, tensors::Tensors, torch};
+use super::{Format, Import, MOMENTS, Source, hf::LARGEST, refused, tensors::Tensors, torch};
 use crate::{
-    base::Result,
+    base::{Result, pickle::Id},
     model::{Layout, mapping},
     spec::config::ModelConfig,
 };

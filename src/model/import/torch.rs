@@ -6,11 +6,13 @@ use std::{collections::HashMap, io::Cursor, ops::Range, path::Path};
 use safetensors::Dtype;
 
 use super::{
-    pickle::{Id, Tree},
     refused,
     tensors::{Stored, Tensors},
 };
-use crate::base::Result;
+use crate::base::{
+    Result,
+    pickle::{Id, Tree},
+};
 
 /// An open file.
 pub struct File<'a> {

@@ -1,4 +1,5 @@
-//! What `torch.save` writes of Python's pickles, and nothing beyond: dicts, lists, tuples, numbers, text, and tensors.
+//! What Python's pickles hold that torch and nanoGPT write, and nothing beyond: dicts, lists, tuples, numbers, text, and
+//! tensors.
 //!
 //! A pickle is a program, and Python runs whatever it calls. Here nothing is run: a call of anything but the few names that
 //! tensors are made of is an error. Values lie in one flat list and refer to each other by number, so that neither deep
@@ -169,12 +170,12 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// One instruction of protocol 2; `true` after the last.
+    /// One instruction; `true` after the last.
     fn step(&mut self) -> Result<bool, String> {
         match self.byte()? {
             0x80 => {
-                if let version @ 3.. = self.byte()? {
-                    return Err(format!("it is a pickle of protocol {version}, and torch writes 2"));
+                if let version @ 6.. = self.byte()? {
+                    return Err(format!("it is a pickle of protocol {version}, and 5 is the last one known"));
                 }
             }
             b'.' => return Ok(true),
@@ -194,15 +195,19 @@ impl Reader<'_> {
                 self.push(Value::Float(x));
             }
             b'X' => {
-                let length = u32::from_le_bytes(self.array()?) as usize;
-                let text = std::str::from_utf8(self.take(length)?).map_err(|e| format!("a text of it is none: {e}"))?;
-                let text = Value::Text(text.into());
-                self.push(text);
+                let length = u32::from_le_bytes(self.array()?);
+                self.text(length as usize)?;
+            }
+            0x8c => {
+                let length = self.byte()?;
+                self.text(length.into())?;
             }
             b'c' => {
                 let name = format!("{} {}", self.line()?, self.line()?);
                 self.push(Value::Global(name));
             }
+            // The length of what follows, which is read as it comes.
+            0x95 => drop(self.array::<8>()?),
             b')' => self.push(Value::Tuple(Vec::new())),
             b']' => self.push(Value::List(Vec::new())),
             b'}' => self.push(Value::Dict(Vec::new())),
@@ -239,6 +244,7 @@ impl Reader<'_> {
                 let number = u32::from_le_bytes(self.array()?);
                 self.remember(number)?;
             }
+            0x94 => self.remember(self.memo.len() as u32)?,
             b'h' => {
                 let number = self.byte()?;
                 self.recall(number.into())?;
@@ -258,7 +264,9 @@ impl Reader<'_> {
                 }
             }
             code => {
-                return Err(format!("its pickle has the instruction {code:#04x}, which torch's tensors do not need"));
+                return Err(format!(
+                    "its pickle has the instruction {code:#04x}, which neither torch nor nanoGPT writes"
+                ));
             }
         }
         Ok(false)
@@ -361,6 +369,14 @@ impl Reader<'_> {
         Ok(())
     }
 
+    /// A text of so many bytes.
+    fn text(&mut self, length: usize) -> Result<(), String> {
+        let text = std::str::from_utf8(self.take(length)?).map_err(|e| format!("a text of it is none: {e}"))?;
+        let text = Value::Text(text.into());
+        self.push(text);
+        Ok(())
+    }
+
     /// An unsigned integer of `N` bytes.
     fn int<const N: usize>(&mut self) -> Result<(), String> {
         let n = self.array::<N>()?.iter().rev().fold(0, |n, byte| n << 8 | i64::from(*byte));
@@ -436,6 +452,11 @@ mod tests {
         let list = tree.list(tree.get(tree.root(), "a").unwrap()).unwrap();
         assert_eq!(list.iter().map(|id| tree.int(*id).unwrap()).collect::<Vec<_>>(), [1, 300, -2]);
         assert!(tree.get(tree.root(), "c").is_none());
+        // {'vocab_size': 2, 'itos': {0: 'a', 1: 'é'}}, as `pickle.dumps(…)` writes it.
+        let bytes = b"\x80\x04\x95\x26\0\0\0\0\0\0\0}\x94(\x8c\nvocab_size\x94K\x02\x8c\x04itos\x94}\x94(K\0\x8c\x01a\x94K\x01\x8c\x02\xc3\xa9\x94uu.";
+        let tree = Tree::read(bytes).unwrap();
+        let itos = tree.get(tree.root(), "itos").unwrap();
+        assert_eq!(tree.text(tree.get_numbered(itos, 1).unwrap()), Some("é"));
     }
 
     #[test]
@@ -444,7 +465,7 @@ mod tests {
         assert!(Tree::read(system).unwrap_err().contains("it calls posix.system"));
         let object = b"\x80\x02ccollections\nCounter\n)\x81.";
         assert!(Tree::read(object).unwrap_err().contains("0x81"));
-        assert!(Tree::read(b"\x80\x04.").unwrap_err().contains("protocol 4"));
+        assert!(Tree::read(b"\x80\x06.").unwrap_err().contains("protocol 6"));
     }
 
     #[test]
@@ -494,7 +515,7 @@ mod tests {
 
     #[test]
     fn no_bytes_make_it_panic() {
-        let alphabet = b"\x80\x02.(NK\x01M\x8aGXc\n)]}\x85\x86\x87taesuqrhjQRb\x00\xff";
+        let alphabet = b"\x80\x02.\x8c\x94(NK\x01M\x8aGXc\n)]}\x85\x86\x87taesuqrhjQRb\x00\xff";
         let mut rng = crate::base::rng::stream(1, "test/pickle");
         for _ in 0..20_000 {
             let length = crate::base::rng::below(&mut rng, 24);

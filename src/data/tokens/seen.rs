@@ -1,0 +1,93 @@
+//! What is known of folders of tokens, kept in the cache so that not every worker goes through all of them.
+//!
+//! It holds for as long as the files are the same by size, inode and times. A change within the clock's resolution of one
+//! that was looked at would not show in them, so what was changed in the last seconds is not kept: as git does it.
+
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::FORMAT;
+use crate::{
+    base::{Result, clock, files},
+    data::CorpusInfo,
+};
+
+/// How long ago files must have been changed for their times to tell a later change, in ms.
+const SETTLED: i64 = 2000;
+
+/// `tokens/seen-<key>.json`.
+#[derive(Serialize, Deserialize)]
+struct Seen {
+    format: u32,
+    files: [Stamp; 2],
+    info: CorpusInfo,
+}
+
+/// What changes when a file does.
+#[derive(PartialEq, Serialize, Deserialize)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    /// In seconds and nanoseconds since 1970: of the content, and of the inode.
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(path: &Path) -> io::Result<Self> {
+        let file = fs::metadata(path)?;
+        Ok(Self {
+            device: file.dev(),
+            inode: file.ino(),
+            bytes: file.size(),
+            modified: (file.mtime(), file.mtime_nsec()),
+            changed: (file.ctime(), file.ctime_nsec()),
+        })
+    }
+
+    /// Whether it was changed so long ago that another change would show.
+    fn is_settled(&self) -> bool {
+        let last = self.modified.0.max(self.changed.0);
+        clock::now() - last.saturating_mul(1000) > SETTLED
+    }
+}
+
+/// Two files as they are at a moment.
+pub struct Moment([Stamp; 2]);
+
+impl Moment {
+    /// Now. `None` where that cannot be told.
+    pub fn now(files: &[PathBuf; 2]) -> Option<Self> {
+        Some(Self([Stamp::of(&files[0]).ok()?, Stamp::of(&files[1]).ok()?]))
+    }
+}
+
+/// What is known of the files of that key, where they are as they were.
+pub fn find(cache: &Path, key: &str, files: &[PathBuf; 2]) -> Option<CorpusInfo> {
+    let seen: Seen = files::read_json(&place(cache, key)).ok()?;
+    let same = Moment::now(files).is_some_and(|now| now.0 == seen.files);
+    (seen.format == FORMAT && same).then_some(seen.info)
+}
+
+/// Keeps what was found out about files since a moment, where a change of them would have shown.
+///
+/// # Errors
+/// [`Exit::Store`](crate::base::Exit) where it cannot be written.
+pub fn keep(cache: &Path, key: &str, files: &[PathBuf; 2], since: Moment, info: &CorpusInfo) -> Result<()> {
+    let is_same = Moment::now(files).is_some_and(|now| now.0 == since.0);
+    if !is_same || !since.0.iter().all(Stamp::is_settled) {
+        return Ok(());
+    }
+    files::write_json(&place(cache, key), &Seen { format: FORMAT, files: since.0, info: info.clone() })
+}
+
+fn place(cache: &Path, key: &str) -> PathBuf {
+    let key = &blake3::hash(key.as_bytes()).to_hex()[..32];
+    cache.join("tokens").join(format!("seen-{key}.json"))
+}
