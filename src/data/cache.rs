@@ -59,9 +59,18 @@ struct Stored {
     alphabet: Option<String>,
     /// What is known of the corpus.
     info: CorpusInfo,
+    /// blake3 of the files of tokens, in hex. Older versions did not keep them.
+    #[serde(default)]
+    blake3: Option<[String; 2]>,
 }
 
 impl Stored {
+    fn prepared(self, folder: &Path, source: Source) -> Prepared {
+        let files = ["train.bin", "val.bin"].map(|name| folder.join(name));
+        let Self { token_bytes, alphabet, info, .. } = self;
+        Prepared { files, token_bytes, info, source, alphabet }
+    }
+
     /// The files of tokens and their sizes in bytes.
     fn sizes(&self) -> [(&'static str, u64); 2] {
         [("train.bin", self.info.train_tokens * self.token_bytes), ("val.bin", self.info.val_tokens * self.token_bytes)]
@@ -93,8 +102,77 @@ pub fn find_or_make(
     };
     stored.info.name = corpus.name(); // two paths may have one text
     stored.info.notes.extend(corpus.notes());
-    let Stored { token_bytes, alphabet, info, .. } = stored;
-    Ok(Prepared { files: ["train.bin", "val.bin"].map(|name| folder.join(name)), token_bytes, info, source, alphabet })
+    Ok(stored.prepared(&folder, source))
+}
+
+/// A folder of the cache, as those see it who look after data.
+pub struct Kept {
+    folder: PathBuf,
+    /// `None` where it is not whole.
+    stored: Option<Stored>,
+}
+
+/// What lies in the cache.
+///
+/// # Errors
+/// [`Exit::Store`] where it cannot be listed.
+pub fn all(cache: &Path) -> Result<Vec<Kept>> {
+    let tokens = cache.join("tokens");
+    let names = files::names(&tokens)?.into_iter();
+    let named = names.filter(|name| !name.as_encoded_bytes().starts_with(b"."));
+    let folders = named.map(|name| tokens.join(name)).filter(|path| path.is_dir());
+    let mut kept: Vec<Kept> = folders.map(|folder| Kept { stored: load(&folder), folder }).collect();
+    kept.sort_by(|a, b| a.folder.cmp(&b.folder));
+    Ok(kept)
+}
+
+impl Kept {
+    /// Where it lies.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What is known of its corpus, and its tokenizer.
+    pub fn info(&self) -> Option<(&CorpusInfo, TokenizerKind)> {
+        self.stored.as_ref().map(|stored| (&stored.info, stored.tokenizer))
+    }
+
+    /// The tokens; as numbers, where the file of their tokenizer is not known. `None` where it is not whole.
+    pub fn prepared(self) -> Option<Prepared> {
+        let stored = self.stored?;
+        let source = match (stored.tokenizer, &stored.alphabet) {
+            (TokenizerKind::Char, Some(alphabet)) => Source::Alphabet(alphabet.clone()),
+            (TokenizerKind::Byte, _) => Source::Byte,
+            (TokenizerKind::Gpt2, _) => Source::Gpt2,
+            (TokenizerKind::Char | TokenizerKind::File | TokenizerKind::Ids, _) => {
+                Source::Numbers(stored.info.vocab_size)
+            }
+        };
+        Some(stored.prepared(&self.folder, source))
+    }
+
+    /// What is wrong with it, found by reading all of it.
+    ///
+    /// # Errors
+    /// [`Exit::Store`] where it cannot be read.
+    pub fn faults(&self) -> Result<Vec<String>> {
+        let Some(stored) = &self.stored else {
+            return Ok(vec!["its files are not all there, or not as long as they were".into()]);
+        };
+        let Some(hashes) = &stored.blake3 else { return Ok(Vec::new()) };
+        let mut faults = Vec::new();
+        for ((name, _), expected) in stored.sizes().into_iter().zip(hashes) {
+            if hash_file(&self.folder.join(name))? != *expected {
+                faults.push(format!("{name} is not what was written"));
+            }
+        }
+        Ok(faults)
+    }
+
+    /// Whether its files can be told from others of their length.
+    pub fn has_hashes(&self) -> bool {
+        self.stored.as_ref().is_some_and(|stored| stored.blake3.is_some())
+    }
 }
 
 /// Shows those who wait that the work goes on. Where it cannot be shown, they do it as well.
@@ -161,10 +239,19 @@ fn make(
     let hash = source.identify(blake3::hash(text.text.as_bytes()).to_hex().to_string());
     let info = describe(corpus, hash, &text, &*tokenizer, (train_tokens, total - train_tokens), val_from);
     let (tokenizer, alphabet) = (source.kind(), tokenizer.alphabet());
-    let stored = Stored { format: FORMAT, token_bytes, tokenizer, alphabet, info };
+    let blake3 = Some([hash_file(&aside.join("train.bin"))?, hash_file(&aside.join("val.bin"))?]);
+    let stored = Stored { format: FORMAT, token_bytes, tokenizer, alphabet, info, blake3 };
     files::write_json(&aside.join("info.json"), &stored)?;
     put_in_place(aside, folder).doing(Exit::Store, doing)?;
     Ok(stored)
+}
+
+/// blake3 of a file, in hex.
+fn hash_file(path: &Path) -> Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    let read = File::open(path).and_then(|file| hasher.update_reader(file).map(drop));
+    read.doing(Exit::Store, || format!("reading {}", path.display()))?;
+    Ok(hasher.finalize().to_hex().to_string())
 }
 
 /// Gives a whole folder its name, unless somebody else made the same meanwhile.

@@ -2,7 +2,11 @@
 //!
 //! A batch is a pure function of its arguments: nothing of the loader needs to be saved to resume a run exactly.
 
-use std::{mem, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    mem,
+    path::{Path, PathBuf},
+};
 
 use rand_chacha::rand_core::RngCore;
 
@@ -11,10 +15,13 @@ use super::{
     tokenizer::{self, Source, Tokenizer},
     tokens::Tokens,
 };
-use crate::base::{
-    Result,
-    folders::{Root, RunFolder},
-    rng,
+use crate::{
+    base::{
+        Result,
+        folders::{Root, RunFolder},
+        rng,
+    },
+    spec::config::TokenizerKind,
 };
 
 /// The seed of the evaluation windows, the same for every run.
@@ -100,6 +107,42 @@ impl Dataset {
             Split::Val => &self.tokens[1..],
             Split::Whole => &self.tokens,
         }
+    }
+
+    /// The files of the training and of the validation split, and how many bytes a token takes there.
+    pub fn files(&self) -> ([&Path; 2], usize) {
+        (self.tokens.each_ref().map(Tokens::path), self.tokens[0].width())
+    }
+
+    /// The text of the first `count` tokens, or of as many as there are.
+    pub fn beginning(&self, count: usize) -> String {
+        let mut tokens = vec![0; count.min(self.info.tokens(Split::Whole) as usize)];
+        copy(&self.tokens, 0, &mut tokens);
+        self.tokenizer.decode(&tokens)
+    }
+
+    /// The characters that occur in the text of the tokens, found by decoding all of them; `at` hears how many are done.
+    pub fn characters(&self, at: &mut dyn FnMut(u64)) -> BTreeSet<char> {
+        const PIECE: usize = 1 << 16;
+        const CUT: char = char::REPLACEMENT_CHARACTER;
+        let (mut found, mut done) = (BTreeSet::new(), 0);
+        let mut tokens = Vec::with_capacity(PIECE);
+        for split in &self.tokens {
+            for start in (0..split.len()).step_by(PIECE) {
+                at(done);
+                tokens.resize(PIECE.min(split.len() - start), 0);
+                split.copy(start, &mut tokens);
+                // A piece may begin and end within a character.
+                found.extend(self.tokenizer.decode(&tokens).trim_matches(CUT).chars());
+                done += tokens.len() as u64;
+            }
+        }
+        found
+    }
+
+    /// The word for the tokenizer in a spec.
+    pub fn tokenizer_kind(&self) -> TokenizerKind {
+        self.source.kind()
     }
 
     /// What turns text into tokens and back, alone.

@@ -9,6 +9,7 @@ mod cache;
 pub mod corpus;
 mod dataset;
 pub mod playbook;
+pub mod shelf;
 pub mod text;
 pub mod tokenizer;
 pub mod tokens;

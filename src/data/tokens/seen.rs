@@ -11,10 +11,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::FORMAT;
+use super::{FORMAT, Tokens, meaning::Meaning};
 use crate::{
     base::{Result, clock, files},
     data::CorpusInfo,
+    spec::config::DataConfig,
 };
 
 /// How long ago files must have been changed for their times to tell a later change, in ms.
@@ -22,10 +23,13 @@ const SETTLED: i64 = 2000;
 
 /// `tokens/seen-<key>.json`.
 #[derive(Serialize, Deserialize)]
-struct Seen {
+pub struct Seen {
     format: u32,
     files: [Stamp; 2],
-    info: CorpusInfo,
+    /// By what they were looked up.
+    pub config: DataConfig,
+    /// What was known of them.
+    pub info: CorpusInfo,
 }
 
 /// What changes when a file does.
@@ -66,6 +70,26 @@ impl Moment {
     pub fn now(files: &[PathBuf; 2]) -> Option<Self> {
         Some(Self([Stamp::of(&files[0]).ok()?, Stamp::of(&files[1]).ok()?]))
     }
+
+    /// Keeps what was found out about files since then, where a change of them would have shown.
+    ///
+    /// # Errors
+    /// [`Exit::Store`](crate::base::Exit) where it cannot be written.
+    pub fn keep(
+        self,
+        cache: &Path,
+        key: &str,
+        files: &[PathBuf; 2],
+        config: &DataConfig,
+        info: &CorpusInfo,
+    ) -> Result<()> {
+        let is_same = Self::now(files).is_some_and(|now| now.0 == self.0);
+        if !is_same || !self.0.iter().all(Stamp::is_settled) {
+            return Ok(());
+        }
+        let seen = Seen { format: FORMAT, files: self.0, config: config.clone(), info: info.clone() };
+        files::write_json(&place(cache, key), &seen)
+    }
 }
 
 /// What is known of the files of that key, where they are as they were.
@@ -75,19 +99,42 @@ pub fn find(cache: &Path, key: &str, files: &[PathBuf; 2]) -> Option<CorpusInfo>
     (seen.format == FORMAT && same).then_some(seen.info)
 }
 
-/// Keeps what was found out about files since a moment, where a change of them would have shown.
+/// All that is known of folders of tokens. What cannot be read is found out again when it is needed.
 ///
 /// # Errors
-/// [`Exit::Store`](crate::base::Exit) where it cannot be written.
-pub fn keep(cache: &Path, key: &str, files: &[PathBuf; 2], since: Moment, info: &CorpusInfo) -> Result<()> {
-    let is_same = Moment::now(files).is_some_and(|now| now.0 == since.0);
-    if !is_same || !since.0.iter().all(Stamp::is_settled) {
-        return Ok(());
-    }
-    files::write_json(&place(cache, key), &Seen { format: FORMAT, files: since.0, info: info.clone() })
+/// [`Exit::Store`](crate::base::Exit) where the cache cannot be listed.
+pub fn all(cache: &Path) -> Result<Vec<Seen>> {
+    let folder = cache.join("tokens");
+    let mut names = files::names(&folder)?;
+    names.retain(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()));
+    names.sort();
+    let seen = names.iter().filter_map(|name| files::read_json::<Seen>(&folder.join(name)).ok());
+    Ok(seen.filter(|seen| seen.format == FORMAT).collect())
 }
+
+impl Seen {
+    /// What is wrong with the folder now, found by going through it.
+    pub fn faults(&self) -> Vec<String> {
+        let again = || {
+            let folder = super::folder(&self.config)?;
+            let (meaning, files) = (Meaning::of(&folder, &self.config)?, super::files(&folder)?);
+            let [train, val] = files.map(|file| Tokens::map(&file, meaning.token_bytes));
+            meaning.describe(&folder, &[train?, val?], &|| false)
+        };
+        match again() {
+            Err(error) => vec![error.why],
+            Ok(info) if info.hash != self.info.hash => {
+                vec!["its tokens are others than those that were seen there last".into()]
+            }
+            Ok(_) => Vec::new(),
+        }
+    }
+}
+
+/// What the names of records begin with.
+const PREFIX: &str = "seen-";
 
 fn place(cache: &Path, key: &str) -> PathBuf {
     let key = &blake3::hash(key.as_bytes()).to_hex()[..32];
-    cache.join("tokens").join(format!("seen-{key}.json"))
+    cache.join("tokens").join(format!("{PREFIX}{key}.json"))
 }

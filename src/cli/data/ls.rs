@@ -1,0 +1,78 @@
+//! `exp data ls`: what there is to train on.
+
+use serde_json::json;
+
+use crate::{
+    base::{Exit, Result, folders::Root},
+    cli::run::shown,
+    data::{
+        Split,
+        shelf::{self, Item},
+    },
+    ui::{
+        self, format,
+        table::{self, numbers, words},
+    },
+};
+
+/// Arguments of `exp data ls`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(root: &Root, args: &Args) -> Result<Exit> {
+    let items = shelf::items(&root.cache())?;
+    if args.json {
+        ui::print_json(&items.iter().map(as_json).collect());
+    } else if items.is_empty() {
+        ui::note(&format!("nothing under {} yet; a corpus comes there when a spec names it", shown(&root.cache())));
+    } else {
+        let columns = [words("corpus"), words("tokenizer")].into_iter();
+        let columns = columns.chain(["tokens", "vocabulary", "size"].map(numbers)).chain(["hash", "where"].map(words));
+        ui::print(&table::render(&columns.collect::<Vec<_>>(), &items.iter().map(row).collect::<Vec<_>>()));
+    }
+    Ok(Exit::Done)
+}
+
+fn row(item: &Item) -> Vec<String> {
+    let dash = || "–".to_owned();
+    let info = item.info.as_ref();
+    let of = |show: &dyn Fn(&crate::data::CorpusInfo) -> String| info.map_or_else(dash, show);
+    vec![
+        info.map_or("not whole".into(), |info| info.name.clone()),
+        item.tokenizer.map_or_else(dash, |tokenizer| tokenizer.word().into()),
+        of(&|info| format::grouped(info.tokens(Split::Whole))),
+        of(&|info| format::grouped(info.vocab_size as u64)),
+        format::bytes(item.bytes),
+        of(&|info| info.hash.chars().take(8).collect()),
+        place(item),
+    ]
+}
+
+/// Where it lies, as a shell takes it too: of the long name of a folder in the cache, the beginning.
+fn place(item: &Item) -> String {
+    let path = shown(&item.path);
+    match path.char_indices().rev().nth(23) {
+        Some((end, _)) if item.is_cached() => format!("{}*", &path[..end]),
+        _ => path,
+    }
+}
+
+fn as_json(item: &Item) -> serde_json::Value {
+    let info = item.info.as_ref();
+    json!({
+        "name": info.map(|info| &info.name),
+        "kind": item.kind(),
+        "tokenizer": item.tokenizer.map(|tokenizer| tokenizer.word()),
+        "train_tokens": info.map(|info| info.train_tokens),
+        "val_tokens": info.map(|info| info.val_tokens),
+        "vocab_size": info.map(|info| info.vocab_size),
+        "bytes": item.bytes,
+        "hash": info.map(|info| &info.hash),
+        "path": item.path.display().to_string(),
+    })
+}

@@ -1,0 +1,72 @@
+//! `exp data verify`: everything is read again and compared with what it should be.
+
+use serde_json::json;
+
+use crate::{
+    base::{Exit, Result, folders::Root, progress::Progress},
+    cli::run::shown,
+    data::shelf::{self, Item},
+    ui::{self, format},
+};
+
+/// Arguments of `exp data verify`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(root: &Root, args: &Args) -> Result<Exit> {
+    let items = shelf::items(&root.cache())?;
+    let (mut checked, mut done) = (Vec::new(), 0);
+    let all: u64 = items.iter().map(|item| item.bytes).sum();
+    let progress = Progress::of("reading");
+    for item in items {
+        progress.at(done, all);
+        done += item.bytes;
+        let faults = item.faults()?;
+        checked.push((item, faults));
+    }
+    drop(progress);
+    let bad = checked.iter().filter(|(_, faults)| !faults.is_empty()).count();
+    if args.json {
+        ui::print_json(&checked.iter().map(|(item, faults)| as_json(item, faults)).collect());
+    } else {
+        checked.iter().for_each(|(item, faults)| ui::print(&lines(item, faults)));
+        ui::note(&match (checked.len(), bad) {
+            (0, _) => format!("nothing under {} yet", shown(&root.cache())),
+            (n, 0) => format!(
+                "all is whole: {}, {}",
+                format::plural(n, "corpus").replace("corpuss", "corpora"),
+                format::bytes(all)
+            ),
+            (n, bad) => {
+                format!("{bad} of {n} not as they should be; a cached one is made again once its folder is gone")
+            }
+        });
+    }
+    Ok(if bad == 0 { Exit::Done } else { Exit::Store })
+}
+
+/// What is wrong, a line each; that nothing is in one.
+fn lines(item: &Item, faults: &[String]) -> String {
+    let place = shown(&item.path);
+    let name = item.info.as_ref().map_or(String::new(), |info| format!(" ({})", info.name));
+    match faults {
+        [] if item.has_hashes() => format!("whole    {place}{name}\n"),
+        [] => format!("whole    {place}{name}, by its length alone: an older version of exp kept no hashes\n"),
+        faults => faults.iter().map(|fault| format!("damaged  {place}{name}: {fault}\n")).collect(),
+    }
+}
+
+fn as_json(item: &Item, faults: &[String]) -> serde_json::Value {
+    json!({
+        "name": item.info.as_ref().map(|info| &info.name),
+        "kind": item.kind(),
+        "path": item.path.display().to_string(),
+        "faults": faults,
+        "hashed": item.has_hashes(),
+    })
+}

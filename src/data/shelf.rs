@@ -1,0 +1,94 @@
+//! What data there is: tokenized corpora in the cache, folders of tokens that were used. For those who look after it.
+
+use std::path::{Path, PathBuf};
+
+use super::{CorpusInfo, Dataset, cache, tokens};
+use crate::{base::Result, spec::config::TokenizerKind};
+
+/// Something that can be trained on.
+pub struct Item {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// What is known of it; `None` where it is not whole.
+    pub info: Option<CorpusInfo>,
+    /// What its tokens are.
+    pub tokenizer: Option<TokenizerKind>,
+    kind: Kind,
+}
+
+enum Kind {
+    Cached(cache::Kept),
+    Prepared(tokens::Seen),
+}
+
+impl Item {
+    /// `cached` or `prepared`.
+    pub fn kind(&self) -> &'static str {
+        match self.kind {
+            Kind::Cached(_) => "cached",
+            Kind::Prepared(_) => "prepared",
+        }
+    }
+
+    /// Whether it was made from a text, and is made again where it lacks.
+    pub fn is_cached(&self) -> bool {
+        matches!(self.kind, Kind::Cached(_))
+    }
+
+    /// What is wrong with it, found by reading all of it: damaged, changed or missing files.
+    ///
+    /// # Errors
+    /// [`Exit::Store`](crate::base::Exit) where it cannot be read.
+    pub fn faults(&self) -> Result<Vec<String>> {
+        match &self.kind {
+            Kind::Cached(kept) => kept.faults(),
+            Kind::Prepared(seen) => Ok(seen.faults()),
+        }
+    }
+
+    /// Whether all of it can be told from what it should be; of some only the lengths are known.
+    pub fn has_hashes(&self) -> bool {
+        match &self.kind {
+            Kind::Cached(kept) => kept.has_hashes(),
+            Kind::Prepared(_) => true,
+        }
+    }
+
+    /// The tokens. `None` where it is not whole.
+    ///
+    /// # Errors
+    /// As [`open`](super::open).
+    pub fn open(self, cache: &Path) -> Result<Option<Dataset>> {
+        match self.kind {
+            Kind::Cached(kept) => kept.prepared().map(Dataset::open).transpose(),
+            Kind::Prepared(seen) => super::open(&seen.config, cache, &|| false).map(Some),
+        }
+    }
+}
+
+/// All of it.
+///
+/// # Errors
+/// [`Exit::Store`](crate::base::Exit) where the cache cannot be listed.
+pub fn items(cache: &Path) -> Result<Vec<Item>> {
+    let cached = cache::all(cache)?.into_iter().map(|kept| {
+        let (info, tokenizer) = kept.info().map(|(info, tokenizer)| (info.clone(), tokenizer)).unzip();
+        Item { path: kept.folder().into(), bytes: size(kept.folder()), info, tokenizer, kind: Kind::Cached(kept) }
+    });
+    let mut items: Vec<Item> = cached.collect();
+    for seen in tokens::all_seen(cache)? {
+        let path = PathBuf::from(&seen.info.name);
+        let (info, tokenizer) =
+            (Some(seen.info.clone()), tokens::resolved(&seen.config).ok().map(|data| data.tokenizer));
+        items.push(Item { bytes: size(&path), path, info, tokenizer, kind: Kind::Prepared(seen) });
+    }
+    Ok(items)
+}
+
+/// Bytes of the two files of tokens in a folder.
+fn size(folder: &Path) -> u64 {
+    let bytes = |name| folder.join(name).metadata().map_or(0, |file| file.len());
+    bytes("train.bin") + bytes("val.bin")
+}
