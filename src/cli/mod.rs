@@ -3,6 +3,7 @@
 mod attention;
 mod cancel;
 mod completions;
+mod data;
 mod devices;
 mod eval;
 mod export;
@@ -75,6 +76,8 @@ enum Command {
     Export(export::Args),
     /// List the devices that runs can be placed on, and what runs there
     Devices(devices::Args),
+    /// Look after texts and tokens
+    Data(data::Args),
     /// Look after the index over the folders of runs
     Store(store::Args),
     /// Print the JSON Schema of a spec, for editors
@@ -136,6 +139,7 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Import(args) => import::run(root, &args),
         Command::Export(args) => export::run(root, &args),
         Command::Devices(args) => devices::run(root, &args),
+        Command::Data(args) => data::run(root, &args),
         Command::Store(args) => store::run(root, &args),
         Command::Schema => schema::run(),
         Command::Completions(args) => completions::run(&args),

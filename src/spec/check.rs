@@ -73,18 +73,14 @@ fn learning_rate(c: &RunConfig) -> Option<Conflict> {
 }
 
 fn corpus(c: &RunConfig) -> Option<Conflict> {
-    let found = |why: &str, hint: &str| Some(Conflict { leaves: CORPUS, why: why.into(), hint: Some(hint.into()) });
     match (c.data.corpus, &c.data.path) {
-        (CorpusKind::Text, None) => found(
-            "the corpus `text` is read from a file or folder, and `data.path` does not say which",
-            "name it in the spec, `data: {corpus: text, path: FILE}`, or with `--set data.path=FILE`",
-        ),
-        (CorpusKind::Shakespeare, None) => found(
-            "the corpus `shakespeare` is read from a file, and `data.path` does not say which",
-            "get Tiny Shakespeare (1,115,394 bytes) from karpathy's char-rnn repository, \
-             https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt, \
-             and name the file with `--set data.path=input.txt`",
-        ),
+        (CorpusKind::Text, None) => Some(Conflict {
+            leaves: &["data.corpus", "data.path"],
+            why: "the corpus `text` is read from a file or folder, and `data.path` does not say which".into(),
+            hint: Some(
+                "name it in the spec, `data: {corpus: text, path: FILE}`, or with `--set data.path=FILE`".into(),
+            ),
+        }),
         (CorpusKind::Playbook, Some(_)) => Some(Conflict {
             leaves: &["data.path", "data.corpus"],
             why: "the corpus `playbook` is generated and reads no file, and `data.path` names one".into(),
@@ -93,8 +89,6 @@ fn corpus(c: &RunConfig) -> Option<Conflict> {
         _ => None,
     }
 }
-
-const CORPUS: &[&str] = &["data.corpus", "data.path"];
 
 fn tokenizer(c: &RunConfig) -> Option<Conflict> {
     let (kind, file) = (c.data.tokenizer, &c.data.tokenizer_file);
