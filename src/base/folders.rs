@@ -21,11 +21,27 @@
 //! runs/<id16>/samples/step-N.attempt-K.txt      a text that the model wrote
 //! reports/<name>/                               pictures, tables
 //! reports/attention/                            pictures of attention weights, of any run
+//!
+//! <user cache>/shakespeare.txt                  Tiny Shakespeare, for all roots of the user
+//! <user cache>/shakespeare.txt.lock             held while it is downloaded
 //! ```
 
 use std::path::{Path, PathBuf};
 
-use super::{Result, RunId, files};
+use super::{Error, Exit, Result, RunId, files};
+
+/// The user's folder for what every root may use: the variable `EXP_CACHE`, else `exp` in the system's folder for caches.
+/// Nothing is made.
+///
+/// # Errors
+/// [`Exit::Store`] where neither is known.
+pub fn user_cache() -> Result<PathBuf> {
+    let named = std::env::var_os("EXP_CACHE").filter(|path| !path.is_empty()).map(PathBuf::from);
+    named.or_else(|| Some(dirs::cache_dir()?.join("exp"))).ok_or_else(|| {
+        Error::new(Exit::Store, "looking for the user's cache folder", "the user has no home folder")
+            .hint("EXP_CACHE names a folder for downloads")
+    })
+}
 
 /// The folder that holds `runs/` and `reports/`.
 #[derive(Clone, Debug)]

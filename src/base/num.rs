@@ -1,4 +1,4 @@
-//! Numbers that survive JSON and SQLite.
+//! Numbers that survive JSON and SQLite, and that people can read.
 //!
 //! JSON has no NaN and SQLite turns a bound NaN into NULL, so a value that is not finite is the string `"nan"`, `"inf"`
 //! or `"-inf"` in every file and column. Use [`float`] with serde: `#[serde(with = "crate::base::num::float")]`.
@@ -32,6 +32,13 @@ pub fn json(x: f64) -> serde_json::Value {
         Some(w) => w.into(),
         None => x.into(),
     }
+}
+
+/// A whole number in groups of three digits: `124,439,808`.
+pub fn grouped(x: u64) -> String {
+    let digits = x.to_string();
+    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|g| std::str::from_utf8(g).ok()).collect();
+    groups.join(",")
 }
 
 /// Serde for an `f64` that may not be finite.

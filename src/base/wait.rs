@@ -79,12 +79,14 @@ impl Wait<'_> {
 
 static SAY: OnceLock<fn(&str)> = OnceLock::new();
 
-/// Who hears what is waited for: a layer that knows this process's screen says so, once. Until then nobody does.
+/// Who hears what is waited for, and what else to [`say`]: a layer that knows this process's screen says so, once. Until
+/// then nobody does.
 pub fn say_with(say: fn(&str)) {
     let _ = SAY.set(say);
 }
 
-fn say(line: &str) {
+/// Says what a person should know before the work goes on.
+pub fn say(line: &str) {
     SAY.get().inspect(|say| say(line));
 }
 

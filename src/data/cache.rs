@@ -28,7 +28,7 @@ use super::{
     CorpusInfo,
     corpus::{self, Corpus, Text},
     dataset::Prepared,
-    name_only_in_val,
+    name_only_in_val, oddities,
     tokenizer::{Source, Tokenizer},
 };
 use crate::{
@@ -36,6 +36,7 @@ use crate::{
         Context, Error, Exit, Result,
         files::{self, Lock},
         lease,
+        progress::Progress,
         wait::Wait,
     },
     spec::config::{DataConfig, TokenizerKind},
@@ -92,6 +93,7 @@ pub fn find_or_make(
     let mut stored = match load(&folder) {
         Some(stored) => stored,
         None => {
+            corpus.fetch(is_asked)?;
             let what = format!("tokenizes the corpus {}", corpus.name());
             let lock = Wait { what: &what, patience: 2 * lease::period(), is_asked }.take(&lock)?;
             match load(&folder) {
@@ -231,7 +233,9 @@ fn make(
     stir(lock);
     let aside = aside(folder, lock.is_some()).doing(Exit::Store, doing)?;
     let aside = aside.path();
-    let ends = write_tokens(&text.text, &*tokenizer, token_bytes, &aside.join("train.bin"), lock)?;
+    let progress = Progress::of(&format!("tokenizing {}", corpus.name()));
+    let ends = write_tokens(&text.text, &*tokenizer, token_bytes, &aside.join("train.bin"), lock, &progress)?;
+    drop(progress);
     let total = ends.last().map_or(0, |end| end.tokens);
     let train_tokens = (total as f64 * (1.0 - config.val_fraction)) as u64; // nanoGPT's rounding
     move_tail(aside, train_tokens * token_bytes).doing(Exit::Store, doing)?;
@@ -282,12 +286,14 @@ fn write_tokens(
     token_bytes: u64,
     path: &Path,
     lock: Option<&Lock>,
+    progress: &Progress,
 ) -> Result<Vec<End>> {
     let doing = || format!("writing {}", path.display());
     let mut file = BufWriter::new(File::create(path).doing(Exit::Store, doing)?);
     let (mut end, mut ends) = (End::default(), Vec::new());
     while end.text < text.len() {
         stir(lock);
+        progress.at(end.text as u64, text.len() as u64);
         let from = end.text;
         end.text = tokenizer.cut(text, from + PIECE);
         let tokens = tokenizer.encode(&text[from..end.text])?;
@@ -339,7 +345,7 @@ fn describe(
         val_tokens,
         chars_per_token: val_chars as f64 / val_tokens.max(1) as f64,
         bits_per_char: costs.as_ref().map(|costs| costs.since(val_from) / val_chars.max(1) as f64),
-        notes: name_only_in_val(&only_in_val(text, val_from)).into_iter().collect(),
+        notes: name_only_in_val(&only_in_val(text, val_from)).into_iter().chain(oddities::of(text)).collect(),
     }
 }
 

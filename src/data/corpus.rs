@@ -2,7 +2,7 @@
 
 use crate::{
     base::{Error, Exit, Result},
-    data::{playbook::Playbook, text::TextFiles},
+    data::{playbook::Playbook, shakespeare::Shakespeare, text::TextFiles},
     spec::config::{CorpusKind, DataConfig},
 };
 
@@ -13,6 +13,12 @@ pub trait Corpus {
 
     /// What cached tokens are found by: corpora of one key have one text. May be had without the text.
     fn key(&self) -> Result<String>;
+
+    /// Brings the text to this machine where it lies elsewhere, before [`read`](Self::read). `is_asked` says meanwhile
+    /// whether somebody asks to stop, which ends it with [`Exit::Interrupted`].
+    fn fetch(&self, _is_asked: &dyn Fn() -> bool) -> Result<()> {
+        Ok(())
+    }
 
     /// The text.
     fn read(&self) -> Result<Text>;
@@ -64,20 +70,18 @@ impl Costs {
 
 /// The corpus that a config names.
 pub fn of(config: &DataConfig) -> Result<Box<dyn Corpus>> {
-    let path = || {
-        config.path.as_deref().ok_or_else(|| {
-            Error::new(Exit::Spec, format!("opening the corpus {}", config.corpus.word()), "data.path is not set")
-        })
-    };
     Ok(match config.corpus {
         CorpusKind::Playbook => Box::new(Generated { seed: config.corpus_seed, chars: config.corpus_chars }),
-        CorpusKind::Shakespeare => {
-            let path = path().map_err(|e| e.hint(SHAKESPEARE_HINT))?;
-            Box::new(TextFiles::file("shakespeare", path.as_ref()).map_err(|e| e.hint(SHAKESPEARE_HINT))?)
-        }
+        CorpusKind::Shakespeare => match &config.path {
+            Some(path) => Box::new(TextFiles::file("shakespeare", path.as_ref()).map_err(|e| e.hint(WITHOUT_PATH))?),
+            None => Box::new(Shakespeare),
+        },
         CorpusKind::Text => {
-            let hint = "name a UTF-8 file, or a folder of them, with data.path";
-            Box::new(TextFiles::file_or_folder(path().map_err(|e| e.hint(hint))?.as_ref())?)
+            let path = config.path.as_deref().ok_or_else(|| {
+                Error::new(Exit::Spec, "opening the corpus text", "data.path is not set")
+                    .hint("name a UTF-8 file, or a folder of them, with data.path")
+            })?;
+            Box::new(TextFiles::file_or_folder(path.as_ref())?)
         }
         CorpusKind::Tokens => {
             return Err(Error::new(Exit::Spec, "opening the corpus tokens", "it has tokens and no text"));
@@ -85,8 +89,7 @@ pub fn of(config: &DataConfig) -> Result<Box<dyn Corpus>> {
     })
 }
 
-const SHAKESPEARE_HINT: &str = "download https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/\
-                                input.txt and name the file with data.path";
+const WITHOUT_PATH: &str = "without `data.path` the corpus `shakespeare` is Tiny Shakespeare, downloaded on first use";
 
 /// The built-in corpus.
 struct Generated {

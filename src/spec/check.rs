@@ -73,23 +73,23 @@ fn learning_rate(c: &RunConfig) -> Option<Conflict> {
 }
 
 fn corpus(c: &RunConfig) -> Option<Conflict> {
-    let found = |why: &str, hint: &str| Some(Conflict { leaves: CORPUS, why: why.into(), hint: Some(hint.into()) });
     match (c.data.corpus, &c.data.path) {
-        (CorpusKind::Text, None) => found(
-            "the corpus `text` is read from a file or folder, and `data.path` does not say which",
-            "name it in the spec, `data: {corpus: text, path: FILE}`, or with `--set data.path=FILE`",
-        ),
-        (CorpusKind::Tokens, None) => found(
-            "the corpus `tokens` is read from a folder, and `data.path` does not say which",
-            "name the folder of train.bin and val.bin in the spec, `data: {corpus: tokens, path: DIR}`, or with `--set \
-             data.path=DIR`; `exp data prepare` makes one from texts",
-        ),
-        (CorpusKind::Shakespeare, None) => found(
-            "the corpus `shakespeare` is read from a file, and `data.path` does not say which",
-            "get Tiny Shakespeare (1,115,394 bytes) from karpathy's char-rnn repository, \
-             https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt, \
-             and name the file with `--set data.path=input.txt`",
-        ),
+        (CorpusKind::Text, None) => Some(Conflict {
+            leaves: &["data.corpus", "data.path"],
+            why: "the corpus `text` is read from a file or folder, and `data.path` does not say which".into(),
+            hint: Some(
+                "name it in the spec, `data: {corpus: text, path: FILE}`, or with `--set data.path=FILE`".into(),
+            ),
+        }),
+        (CorpusKind::Tokens, None) => Some(Conflict {
+            leaves: &["data.corpus", "data.path"],
+            why: "the corpus `tokens` is read from a folder, and `data.path` does not say which".into(),
+            hint: Some(
+                "name the folder of train.bin and val.bin in the spec, `data: {corpus: tokens, path: DIR}`, or with `--set \
+                 data.path=DIR`; `exp data prepare` makes one from texts"
+                    .into(),
+            ),
+        }),
         (CorpusKind::Playbook, Some(_)) => Some(Conflict {
             leaves: &["data.path", "data.corpus"],
             why: "the corpus `playbook` is generated and reads no file, and `data.path` names one".into(),
@@ -98,8 +98,6 @@ fn corpus(c: &RunConfig) -> Option<Conflict> {
         _ => None,
     }
 }
-
-const CORPUS: &[&str] = &["data.corpus", "data.path"];
 
 fn tokenizer(c: &RunConfig) -> Option<Conflict> {
     let (kind, file) = (c.data.tokenizer, &c.data.tokenizer_file);

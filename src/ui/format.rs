@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::base::RunId;
+pub use crate::base::num::grouped;
 
 /// Four digits and a letter: `124.4 M`, `6.71 M`, `950`.
 pub fn count(x: f64) -> String {
@@ -17,13 +18,6 @@ pub fn bytes(x: u64) -> String {
 /// Bytes in powers of 1000, as papers and data sheets have them: `2.10 GB`.
 pub fn decimal_bytes(x: u64) -> String {
     scaled(x as f64, 1000.0, &[" B", " kB", " MB", " GB", " TB", " PB"])
-}
-
-/// A whole number in groups of three digits: `124,439,808`.
-pub fn grouped(x: u64) -> String {
-    let digits = x.to_string();
-    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|g| std::str::from_utf8(g).ok()).collect();
-    groups.join(",")
 }
 
 fn scaled(x: f64, base: f64, units: &[&str]) -> String {

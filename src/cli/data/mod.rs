@@ -1,10 +1,9 @@
-//! `exp data`: looking after texts and tokens.
+//! `exp data`: texts and tokens, apart from any run.
 
+mod add;
 mod ls;
 mod show;
 mod verify;
-
-use clap::Subcommand;
 
 use crate::base::{Exit, Result, folders::Root};
 
@@ -15,8 +14,10 @@ pub struct Args {
     command: Command,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Debug, clap::Subcommand)]
 enum Command {
+    /// Have a known corpus at hand: downloaded now, or from a file
+    Add(add::Args),
     /// List what there is to train on: texts, tokenized texts, folders of tokens
     Ls(ls::Args),
     /// Show a corpus: how much it is, where it lies, what it looks like
@@ -28,6 +29,7 @@ enum Command {
 /// Runs the command.
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     match &args.command {
+        Command::Add(args) => add::run(args),
         Command::Ls(args) => ls::run(root, args),
         Command::Show(args) => show::run(root, args),
         Command::Verify(args) => verify::run(root, args),
