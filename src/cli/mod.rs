@@ -3,6 +3,7 @@
 mod attention;
 mod cancel;
 mod completions;
+mod data;
 mod devices;
 mod eval;
 mod export;
@@ -73,6 +74,8 @@ enum Command {
     Import(import::Args),
     /// Write a run's model for other programs
     Export(export::Args),
+    /// Look after texts and tokens
+    Data(data::Args),
     /// List the devices that runs can be placed on, and what runs there
     Devices(devices::Args),
     /// Look after the index over the folders of runs
@@ -135,6 +138,7 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Inspect(args) => inspect::run(root, &args),
         Command::Import(args) => import::run(root, &args),
         Command::Export(args) => export::run(root, &args),
+        Command::Data(args) => data::run(root, &args),
         Command::Devices(args) => devices::run(root, &args),
         Command::Store(args) => store::run(root, &args),
         Command::Schema => schema::run(),
