@@ -1,8 +1,9 @@
 //! Text in, token windows out: corpora, tokenizers, the token cache and the loader.
 //!
-//! [`prepare`] tokenizes what a [`DataConfig`] names into the cache, once however many processes ask; [`open`] maps that
+//! [`prepare()`] tokenizes what a [`DataConfig`] names into the cache, once however many processes ask; [`open`] maps that
 //! into memory as a [`Dataset`], which fills batches. A corpus is one more implementation of [`corpus::Corpus`], a
-//! tokenizer one more of [`tokenizer::Tokenizer`].
+//! tokenizer one more of [`tokenizer::Tokenizer`]. What is too large for that, the module [`mod@prepare`] makes into a folder of
+//! tokens beforehand.
 
 mod batch;
 mod cache;
@@ -11,6 +12,7 @@ mod dataset;
 pub mod fetch;
 mod oddities;
 pub mod playbook;
+pub mod prepare;
 pub mod shakespeare;
 pub mod shelf;
 pub mod text;
@@ -129,7 +131,7 @@ pub fn resolved(config: &DataConfig) -> Result<DataConfig> {
     }
 }
 
-/// Maps a tokenized corpus into memory; [prepares](prepare) it where that was not done. Errors as there, and
+/// Maps a tokenized corpus into memory; [prepares](prepare()) it where that was not done. Errors as there, and
 /// [`Exit::Interrupted`](crate::base::Exit) where `is_asked` says while another process is waited for that somebody asks
 /// to stop.
 pub fn open(config: &DataConfig, cache: &Path, is_asked: &dyn Fn() -> bool) -> Result<Dataset> {

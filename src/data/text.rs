@@ -47,38 +47,8 @@ impl TextFiles {
         if !look_up(path)?.is_dir() {
             return Self::file(&name, path);
         }
-        let mut found = Self { name, path: path.into(), files: Vec::new(), binary: Vec::new() };
-        found.search(path)?;
-        if found.files.is_empty() {
-            let why = match found.binary.len() {
-                0 => "the folder has no files".to_owned(),
-                n => format!("the folder has no text, only binary files ({n})"),
-            };
-            return Err(
-                Error::new(Exit::Spec, opening(path), why).hint("files whose names begin with a dot do not count")
-            );
-        }
-        found.files.sort();
-        found.binary.sort();
-        Ok(found)
-    }
-
-    /// Adds the files below a folder.
-    fn search(&mut self, folder: &Path) -> Result<()> {
-        for entry in fs::read_dir(folder).doing(Exit::Spec, || opening(folder))? {
-            let entry = entry.doing(Exit::Spec, || opening(folder))?;
-            let (path, kind) = (entry.path(), entry.file_type().doing(Exit::Spec, || opening(&entry.path()))?);
-            if entry.file_name().as_encoded_bytes().starts_with(b".") {
-                continue;
-            }
-            if kind.is_dir() {
-                self.search(&path)?;
-            } else if look_up(&path)?.is_file() {
-                let list = if is_binary(&path)? { &mut self.binary } else { &mut self.files };
-                list.push(path);
-            }
-        }
-        Ok(())
+        let Found { files, binary } = Found::below(path, &is_binary)?;
+        Ok(Self { name, path: path.into(), files, binary })
     }
 
     /// Hands the text on, piece by piece.
@@ -122,24 +92,88 @@ impl Corpus for TextFiles {
     }
 
     fn notes(&self) -> Vec<String> {
-        let Some(first) = self.binary.first() else { return Vec::new() };
-        let more = match self.binary.len() - 1 {
-            0 => String::new(),
-            n => format!(" and {n} more"),
-        };
-        vec![format!("passed over as binary: {}{more}", first.display())]
+        passed_over(&self.binary).into_iter().collect()
     }
 }
 
-fn opening(path: &Path) -> String {
+/// The files of a folder, in the order of their relative paths.
+pub(super) struct Found {
+    /// Text.
+    pub files: Vec<PathBuf>,
+    /// What was passed over.
+    pub binary: Vec<PathBuf>,
+}
+
+impl Found {
+    /// The files below a folder; `is_binary` tells which of them are no text. An error where there is no text.
+    pub fn below(folder: &Path, is_binary: &dyn Fn(&Path) -> Result<bool>) -> Result<Self> {
+        let mut found = Self { files: Vec::new(), binary: Vec::new() };
+        found.search(folder, is_binary)?;
+        if found.files.is_empty() {
+            let why = match found.binary.len() {
+                0 => "the folder has no files".to_owned(),
+                n => format!("the folder has no text, only binary files ({n})"),
+            };
+            return Err(
+                Error::new(Exit::Spec, opening(folder), why).hint("files whose names begin with a dot do not count")
+            );
+        }
+        found.files.sort();
+        found.binary.sort();
+        Ok(found)
+    }
+
+    fn search(&mut self, folder: &Path, is_binary: &dyn Fn(&Path) -> Result<bool>) -> Result<()> {
+        for entry in fs::read_dir(folder).doing(Exit::Spec, || opening(folder))? {
+            let entry = entry.doing(Exit::Spec, || opening(folder))?;
+            let (path, kind) = (entry.path(), entry.file_type().doing(Exit::Spec, || opening(&entry.path()))?);
+            if entry.file_name().as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            if kind.is_dir() {
+                self.search(&path, is_binary)?;
+            } else if look_up(&path)?.is_file() {
+                let list = if is_binary(&path)? { &mut self.binary } else { &mut self.files };
+                list.push(path);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Says that files were passed over, if any were.
+pub(super) fn passed_over(binary: &[PathBuf]) -> Option<String> {
+    let (first, others) = binary.split_first()?;
+    let more = match others.len() {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    Some(format!("passed over as binary: {}{more}", first.display()))
+}
+
+/// Whether a text's beginning says that it is none, as git and grep go by.
+pub(super) fn looks_binary(head: &[u8]) -> bool {
+    head.contains(&0)
+}
+
+/// How much of a text's beginning is looked at for that, in bytes.
+pub(super) const HEAD: u64 = 8000;
+
+/// Says that a file has a byte that is no UTF-8.
+pub(super) fn not_utf8(path: &Path, at: u64, byte: u8) -> Error {
+    let why = format!("{} is not UTF-8: byte {at} is {byte:#04x}", path.display());
+    Error::new(Exit::Spec, reading(path), why).hint("convert it, for example with iconv -f latin1 -t utf-8")
+}
+
+pub(super) fn opening(path: &Path) -> String {
     format!("opening the text {}", path.display())
 }
 
-fn reading(path: &Path) -> String {
+pub(super) fn reading(path: &Path) -> String {
     format!("reading the text {}", path.display())
 }
 
-fn look_up(path: &Path) -> Result<fs::Metadata> {
+pub(super) fn look_up(path: &Path) -> Result<fs::Metadata> {
     fs::metadata(path).map_err(|e| match e.kind() {
         ErrorKind::NotFound => Error::new(Exit::Spec, opening(path), "there is no such file or folder"),
         _ => Error::new(Exit::Spec, opening(path), e),
@@ -149,8 +183,8 @@ fn look_up(path: &Path) -> Result<fs::Metadata> {
 fn is_binary(path: &Path) -> Result<bool> {
     let mut head = Vec::new();
     let file = fs::File::open(path).doing(Exit::Spec, || opening(path))?;
-    file.take(8000).read_to_end(&mut head).doing(Exit::Spec, || reading(path))?;
-    Ok(head.contains(&0))
+    file.take(HEAD).read_to_end(&mut head).doing(Exit::Spec, || reading(path))?;
+    Ok(looks_binary(&head))
 }
 
 /// A file's text without a byte-order mark.
@@ -162,8 +196,7 @@ fn read_utf8(path: &Path) -> Result<String> {
     let bytes = fs::read(path).doing(Exit::Spec, || reading(path))?;
     let mut text = String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
-        let why = format!("{} is not UTF-8: byte {at} is {:#04x}", path.display(), e.as_bytes()[at]);
-        Error::new(Exit::Spec, reading(path), why).hint("convert it, for example with iconv -f latin1 -t utf-8")
+        not_utf8(path, at as u64, e.as_bytes()[at])
     })?;
     if text.starts_with('\u{feff}') {
         text.drain(..'\u{feff}'.len_utf8());

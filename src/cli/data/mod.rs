@@ -2,6 +2,7 @@
 
 mod add;
 mod ls;
+mod prepare;
 mod show;
 mod verify;
 
@@ -20,6 +21,8 @@ enum Command {
     Add(add::Args),
     /// List what there is to train on: texts, tokenized texts, folders of tokens
     Ls(ls::Args),
+    /// Make a folder of tokens from texts: train.bin and val.bin, as nanoGPT has them
+    Prepare(prepare::Args),
     /// Show a corpus: how much it is, where it lies, what it looks like
     Show(show::Args),
     /// Read everything again and name what is damaged, changed or missing
@@ -31,6 +34,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     match &args.command {
         Command::Add(args) => add::run(args),
         Command::Ls(args) => ls::run(root, args),
+        Command::Prepare(args) => prepare::run(args),
         Command::Show(args) => show::run(root, args),
         Command::Verify(args) => verify::run(root, args),
     }

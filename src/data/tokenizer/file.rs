@@ -79,6 +79,11 @@ pub struct FromFile {
 }
 
 impl FromFile {
+    /// The id of a token by its name, special or not.
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
     fn encoding(&self, text: &str) -> Result<tokenizers::Encoding> {
         let refused = |why: String| {
             refused(&self.path, why).hint("a tokenizer with an unknown token, or one of bytes, knows all text")

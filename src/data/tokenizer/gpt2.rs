@@ -9,6 +9,9 @@ use crate::base::Result;
 /// 256 bytes, 50,000 merges, and `<|endoftext|>`, which no text becomes.
 const VOCAB: u32 = 50_257;
 
+/// `<|endoftext|>`.
+pub const GPT2_EOT: u32 = VOCAB - 1;
+
 /// How much text a thread takes at a time, in bytes.
 const CHUNK: usize = 1 << 16;
 

@@ -15,6 +15,7 @@ mod stream;
 use self::{bytes::Bytes, chars::Chars, gpt2::Gpt2, ids::Ids};
 pub use self::{
     file::TokenizerFile,
+    gpt2::GPT2_EOT,
     kept::{differ, keep, kept, kept_source},
     stream::TextStream,
 };
