@@ -10,7 +10,8 @@ use serde_json::Value;
 
 /// What a command of `exp data` prints as JSON, and its exit code.
 fn data(lab: &Lab, arguments: &[&str]) -> (Option<i32>, Value) {
-    let output = lab.exp(&[&["data"], arguments, &["--json"]].concat()).output().unwrap();
+    let mut command = lab.exp(&[&["data"], arguments, &["--json"]].concat());
+    let output = command.env("EXP_CACHE", lab.root.path().join("user")).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     (output.status.code(), serde_json::from_slice(&output.stdout).unwrap_or(Value::String(said)))
 }
@@ -83,6 +84,13 @@ fn what_is_damaged_changed_or_gone_is_named() {
     assert!(faults().1[0].contains("not as long as they were"), "{:?}", faults());
     fs::remove_dir_all(cached.parent().unwrap()).unwrap();
     assert_eq!(faults(), (Some(0), vec![]));
+
+    // A copy of a text that everybody knows.
+    let copy = dir.path().join("user/shakespeare.txt");
+    fs::create_dir(copy.parent().unwrap()).unwrap();
+    fs::write(&copy, "First Citizen:").unwrap();
+    assert_eq!(faults(), (Some(5), vec!["it has 14 bytes instead of 1,115,394".into()]));
+    fs::remove_file(copy).unwrap();
 
     fs::write(tokens.join("val.bin"), [2, 0, 3, 0]).unwrap();
     assert_eq!(faults(), (Some(5), vec!["its tokens are others than those that were seen there last".into()]));

@@ -114,6 +114,15 @@ pub fn add(file: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// In what the copy at `path` differs from the text, if it does. Errors as [`Remote::copy`].
+pub fn fault(path: &Path) -> Result<Option<String>> {
+    Ok(match remote(&url()).copy(path)? {
+        Copy::Whole(_) => None,
+        Copy::Absent => Some("it is gone".into()),
+        Copy::Other(why) => Some(why),
+    })
+}
+
 fn url() -> String {
     let named = std::env::var("EXP_SHAKESPEARE_URL").ok();
     named.filter(|url| !url.is_empty()).unwrap_or_else(|| URL.into())

@@ -43,12 +43,12 @@ fn row(item: &Item) -> Vec<String> {
     let info = item.info.as_ref();
     let of = |show: &dyn Fn(&crate::data::CorpusInfo) -> String| info.map_or_else(dash, show);
     vec![
-        info.map_or("not whole".into(), |info| info.name.clone()),
+        item.name.clone().unwrap_or_else(|| "not whole".into()),
         item.tokenizer.map_or_else(dash, |tokenizer| tokenizer.word().into()),
         of(&|info| format::grouped(info.tokens(Split::Whole))),
         of(&|info| format::grouped(info.vocab_size as u64)),
         format::bytes(item.bytes),
-        of(&|info| info.hash.chars().take(8).collect()),
+        item.hash.as_ref().map_or_else(dash, |hash| hash.chars().take(8).collect()),
         place(item),
     ]
 }
@@ -65,14 +65,14 @@ fn place(item: &Item) -> String {
 fn as_json(item: &Item) -> serde_json::Value {
     let info = item.info.as_ref();
     json!({
-        "name": info.map(|info| &info.name),
+        "name": item.name,
         "kind": item.kind(),
         "tokenizer": item.tokenizer.map(|tokenizer| tokenizer.word()),
         "train_tokens": info.map(|info| info.train_tokens),
         "val_tokens": info.map(|info| info.val_tokens),
         "vocab_size": info.map(|info| info.vocab_size),
         "bytes": item.bytes,
-        "hash": info.map(|info| &info.hash),
+        "hash": item.hash,
         "path": item.path.display().to_string(),
     })
 }

@@ -29,7 +29,7 @@ pub struct Args {
     out: PathBuf,
 
     /// What a token is: char, byte, gpt2, file [default: gpt2, or file with --tokenizer-file]
-    #[arg(long, value_name = "WORD", value_parser = PossibleValuesParser::new(TokenizerKind::WORDS), hide_possible_values = true)]
+    #[arg(long, value_name = "WORD", value_parser = PossibleValuesParser::new(["char", "byte", "gpt2", "file"]), hide_possible_values = true)]
     tokenizer: Option<String>,
 
     /// The tokenizer.json of `--tokenizer file`
@@ -140,6 +140,10 @@ impl Args {
             (TokenizerKind::File, Some(path)) => Source::File(TokenizerFile::read(path)?),
             (TokenizerKind::File, None) => {
                 return Err(usage("the tokenizer `file` needs a file").hint("`--tokenizer-file FILE` names it"));
+            }
+            (TokenizerKind::Ids, _) => {
+                return Err(usage("numbers are read where they stand, and need not be prepared")
+                    .hint("`corpus: text` with `tokenizer: ids` reads a text of numbers"));
             }
             (_, Some(_)) => return Err(usage("--tokenizer-file is for the tokenizer `file`")),
             (TokenizerKind::Char, None) => Source::Char,

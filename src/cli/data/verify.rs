@@ -43,7 +43,9 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
                 format::bytes(all)
             ),
             (n, bad) => {
-                format!("{bad} of {n} not as they should be; a cached one is made again once its folder is gone")
+                format!(
+                    "{bad} of {n} not as they should be; what lies in the cache is made again once its folder is gone"
+                )
             }
         });
     }
@@ -53,7 +55,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
 /// What is wrong, a line each; that nothing is in one.
 fn lines(item: &Item, faults: &[String]) -> String {
     let place = shown(&item.path);
-    let name = item.info.as_ref().map_or(String::new(), |info| format!(" ({})", info.name));
+    let name = item.name.as_ref().map_or(String::new(), |name| format!(" ({name})"));
     match faults {
         [] if item.has_hashes() => format!("whole    {place}{name}\n"),
         [] => format!("whole    {place}{name}, by its length alone: an older version of exp kept no hashes\n"),
@@ -63,7 +65,7 @@ fn lines(item: &Item, faults: &[String]) -> String {
 
 fn as_json(item: &Item, faults: &[String]) -> serde_json::Value {
     json!({
-        "name": item.info.as_ref().map(|info| &info.name),
+        "name": item.name,
         "kind": item.kind(),
         "path": item.path.display().to_string(),
         "faults": faults,
