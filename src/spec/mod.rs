@@ -27,6 +27,7 @@
 //!   [`RunConfig`] they are whole, so that a run can be resumed from anywhere.
 
 pub mod config;
+pub mod expr;
 pub mod identity;
 pub mod leaf;
 

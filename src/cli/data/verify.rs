@@ -37,11 +37,8 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         checked.iter().for_each(|(item, faults)| ui::print(&lines(item, faults)));
         ui::note(&match (checked.len(), bad) {
             (0, _) => format!("nothing under {} yet", shown(&root.cache())),
-            (n, 0) => format!(
-                "all is whole: {}, {}",
-                format::plural(n, "corpus").replace("corpuss", "corpora"),
-                format::bytes(all)
-            ),
+            (1, 0) => format!("it is whole: {}", format::bytes(all)),
+            (n, 0) => format!("all {n} are whole: {}", format::bytes(all)),
             (n, bad) => {
                 format!(
                     "{bad} of {n} not as they should be; what lies in the cache is made again once its folder is gone"
