@@ -1,10 +1,19 @@
 //! `exp ls [EXPERIMENT]`: runs and where they stand.
 
-use super::{current_store, json, needed_store, run::shown};
+use std::cmp::Ordering;
+
+use super::{
+    columns::{Columns, Shown, bits_per_char, is_imported},
+    current_store, json, needed_store,
+    run::shown,
+};
 use crate::{
-    base::{Exit, Result, folders::Root},
-    spec::leaf::{self, Leaf},
-    store::{RunRow, Store},
+    base::{Error, Exit, Result, folders::Root},
+    spec::{
+        expr::{Expr, Value},
+        leaf::{self, Leaf},
+    },
+    store::{ExperimentRow, RunRow, Store},
     ui::{
         self, format,
         table::{self, numbers, words},
@@ -17,6 +26,18 @@ pub struct Args {
     /// Only the runs of this experiment
     experiment: Option<String>,
 
+    /// Only runs of which this holds: 'layers >= 4 and best_val_loss < 1.7'
+    #[arg(long, value_name = "CONDITION")]
+    filter: Option<String>,
+
+    /// By what to order them, the most important first; -NAME for the greatest first: best_val_loss,-layers
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', allow_hyphen_values = true)]
+    sort: Vec<String>,
+
+    /// What to show of them: id,layers,lr,best_val_loss,state
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    columns: Vec<String>,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -24,47 +45,103 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
+    let filter = args.filter.as_ref().map(|text| Expr::condition(text, &Columns)).transpose()?;
+    let sort = args.sort.iter().map(|name| order(name)).collect::<Result<Vec<_>>>()?;
+    let shown_columns = args.columns.iter().map(|name| named("--columns", name)).collect::<Result<Vec<_>>>()?;
     // Nothing was ever run under this root: no runs for all, an error for one experiment.
     let store = if args.experiment.is_some() { Some(needed_store(root)?) } else { current_store(root)? };
-    let rows = store.as_ref().map_or(Ok(Vec::new()), |s| s.runs(args.experiment.as_deref()))?;
+    let all = store.as_ref().map_or(Ok(Vec::new()), |s| s.runs(args.experiment.as_deref()))?;
+    let is_empty = all.is_empty();
+    let mut rows = all;
+    rows.retain(|row| filter.as_ref().is_none_or(|f| f.holds(&|index| Columns::value(index, row))));
+    rows.sort_by(|a, b| {
+        let orders = sort.iter().map(|(by, is_down)| compare(&by.value(a), &by.value(b), *is_down));
+        orders.fold(Ordering::Equal, Ordering::then)
+    });
     match store {
         _ if args.json => ui::print_json(&json::runs(&rows)),
-        Some(store) if !rows.is_empty() => ui::print(&table(&store, &rows)?),
+        Some(store) if !rows.is_empty() => {
+            ui::print(&match shown_columns.is_empty() {
+                true => table(&store, &rows)?,
+                false => chosen(&args.columns, &shown_columns, &rows),
+            });
+        }
+        Some(_) if !is_empty => ui::note("no run is so"),
         _ => ui::note(&format!("no runs under {} yet; `exp run SPEC` makes some", shown(&root.runs()))),
     }
     Ok(Exit::Done)
 }
 
+/// What a name of an option stands for.
+fn named(option: &str, name: &str) -> Result<Shown> {
+    Columns::look_up(name).map_err(|(why, hint)| {
+        let error = Error::new(Exit::Usage, format!("reading {option}"), why);
+        hint.map_or(error.clone(), |hint| error.hint(hint))
+    })
+}
+
+/// By what to sort, and whether the greatest comes first.
+fn order(name: &str) -> Result<(Shown, bool)> {
+    match name.strip_prefix('-') {
+        Some(name) => Ok((named("--sort", name)?, true)),
+        None => Ok((named("--sort", name)?, false)),
+    }
+}
+
+/// The order of two values. What is not there, or is not a number, comes last either way.
+fn compare(a: &Value, b: &Value, is_down: bool) -> Ordering {
+    let is_there = |value: &Value| !matches!(value, Value::None) && !matches!(value, Value::Number(x) if x.is_nan());
+    let order = match (a, b) {
+        _ if !is_there(a) || !is_there(b) => return is_there(b).cmp(&is_there(a)),
+        (Value::Number(a), Value::Number(b)) => a.total_cmp(b),
+        (Value::Text(a), Value::Text(b)) => a.cmp(b),
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (Value::List(a), Value::List(b)) => a.cmp(b),
+        _ => Ordering::Equal,
+    };
+    if is_down { order.reverse() } else { order }
+}
+
+/// The columns that were asked for.
+fn chosen(names: &[String], columns: &[Shown], rows: &[RunRow]) -> String {
+    let heads: Vec<_> =
+        names.iter().zip(columns).map(|(name, c)| if c.is_numeric() { numbers(name) } else { words(name) }).collect();
+    let cells: Vec<Vec<String>> =
+        rows.iter().map(|row| columns.iter().map(|column| column.show(row)).collect()).collect();
+    table::render(&heads, &cells)
+}
+
 /// The runs as a table: identity, the settings in which they differ, state, results.
 pub fn table(store: &Store, rows: &[RunRow]) -> Result<String> {
     let digits = store.shortest(&rows.iter().map(|r| r.id).collect::<Vec<_>>())?;
-    let leaves: Vec<_> = rows.iter().map(|r| r.config.leaves()).collect();
     let experiment = |r: &RunRow| r.experiments.first().cloned().unwrap_or_default();
-    let known = store.experiments()?.into_iter().filter(|e| rows.iter().any(|r| experiment(r) == e.name));
-    let swept: Vec<String> = known.flat_map(|e| e.axes).collect();
-    // What decides no result, such as which checkpoints are kept, is of interest only to a spec that varies it.
-    let matters = |leaf: &&Leaf| leaf.can_be_axis() || swept.iter().any(|path| path == leaf.path);
-    let differing = leaf::all().iter().filter(matters).filter(|leaf| tells_apart(leaf, rows));
-    let differing: Vec<&str> = differing.map(|leaf| leaf.path).collect();
+    let known: Vec<_> =
+        store.experiments()?.into_iter().filter(|e| rows.iter().any(|r| experiment(r) == e.name)).collect();
     let several = rows.iter().any(|r| experiment(r) != experiment(&rows[0]));
-
     let mut columns = vec![words("run")];
-    columns.extend(several.then(|| words("experiment")));
-    columns.extend(format::headings(&differing, &[]).into_iter().map(numbers));
+    let differing = if several { Vec::new() } else { differing(&known, rows) };
+    match several {
+        // Each experiment varies something else: a column for all of it would be empty in most rows.
+        true => columns.extend([words("experiment"), words("settings")]),
+        false => columns.extend(format::headings(&differing, &[]).into_iter().map(numbers)),
+    }
     columns.extend(["step", "best val loss", "bits/char", "tok/s"].map(numbers));
     columns.push(words("state"));
 
     let cells: Vec<Vec<String>> = rows
         .iter()
-        .zip(&leaves)
-        .map(|(r, leaves)| {
+        .map(|r| {
+            let leaves = r.config.leaves();
+            let value = |path: &str| leaves.get(path).map_or(String::new(), |v| format::short(&format::value(v), 24));
             let mut row = vec![r.id.to_string()[..digits].to_owned()];
-            row.extend(several.then(|| experiment(r)));
-            row.extend(
-                differing
-                    .iter()
-                    .map(|p| leaves.get(*p).map_or(String::new(), |v| format::short(&format::value(v), 24))),
-            );
+            if several {
+                let axes = known.iter().find(|e| e.name == experiment(r)).map_or(&[][..], |e| &e.axes);
+                let names = format::headings(axes, &[]);
+                let settings = axes.iter().zip(names).map(|(path, name)| format!("{name}={}", value(path)));
+                let settings = if is_imported(r) { imported(r) } else { settings.collect::<Vec<_>>().join(" ") };
+                row.extend([experiment(r), format::short(&settings, 48)]);
+            }
+            row.extend(differing.iter().map(|path| value(path)));
             row.push(format!("{}/{}", r.step, r.config.train.steps));
             row.push(format::loss(r.best.map(|b| b.1)));
             row.push(bits_per_char(r).map_or("–".into(), |b| format!("{b:.3}")));
@@ -76,17 +153,25 @@ pub fn table(store: &Store, rows: &[RunRow]) -> Result<String> {
     Ok(table::render(&columns, &cells))
 }
 
+/// The settings in which runs differ.
+fn differing(experiments: &[ExperimentRow], rows: &[RunRow]) -> Vec<&'static str> {
+    // What decides no result, such as which checkpoints are kept, is of interest only to a spec that varies it.
+    let is_swept = |leaf: &Leaf| experiments.iter().flat_map(|e| &e.axes).any(|path| path == leaf.path);
+    let matters = |leaf: &&Leaf| leaf.can_be_axis() || is_swept(leaf);
+    leaf::all().iter().filter(matters).filter(|leaf| tells_apart(leaf, rows)).map(|leaf| leaf.path).collect()
+}
+
+/// What there is to say of weights that were not trained here.
+fn imported(r: &RunRow) -> String {
+    let params = r.ready.as_ref().map_or(0.0, |ready| ready.params as f64);
+    format!("imported, {} layers, {} parameters", r.config.model.layers, format::count(params))
+}
+
 /// Whether the runs differ in a leaf, other than by following leaves, or a preset, that they differ in anyway.
 fn tells_apart(leaf: &Leaf, rows: &[RunRow]) -> bool {
     let differs = rows.iter().any(|r| leaf.get(&r.config) != leaf.get(&rows[0].config));
     let follows = || rows.iter().all(|r| leaf.get(&r.config) == leaf.left_out(&r.config));
     differs && !follows()
-}
-
-/// The best validation loss in bits per character.
-fn bits_per_char(r: &RunRow) -> Option<f64> {
-    let ready = r.ready.as_ref()?;
-    Some(r.best?.1 / std::f64::consts::LN_2 / ready.chars_per_token)
 }
 
 /// The state with its reason, on one line.

@@ -2,6 +2,7 @@
 
 mod attention;
 mod cancel;
+mod columns;
 mod completions;
 mod data;
 mod devices;

@@ -16,11 +16,13 @@
 
 mod check;
 mod eval;
+mod leaves;
 mod lexer;
 mod parse;
 
 use std::sync::Arc;
 
+pub use self::leaves::Leaves;
 use super::source::{Fault, Place, Source};
 use crate::base::Result as BaseResult;
 
