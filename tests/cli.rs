@@ -42,6 +42,8 @@ impl Lab {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_exp"));
         command.args(args).current_dir(self.folder.path()).env_remove("EXP_ROOT").stdin(Stdio::null());
+        // Nothing of this user is touched, and nothing is downloaded: nobody listens at port 1.
+        command.env("EXP_CACHE", self.path("user")).env("EXP_SHAKESPEARE_URL", "http://127.0.0.1:1/");
         command
     }
 
@@ -269,7 +271,7 @@ fn the_experiments_that_come_along_are_valid() {
         let (spec, name) = (path.to_str().unwrap(), path.file_stem().unwrap().to_str().unwrap());
         if fs::read_to_string(&path).unwrap().contains("corpus: shakespeare") {
             let output = lab.exp(&["plan", spec], 3);
-            assert!(text(&output.stderr).contains("data.path"), "it says how to name the text");
+            assert!(text(&output.stderr).contains("exp data add shakespeare --from FILE"), "it says how to have it");
             assert_eq!(lab.json(&["plan", spec, "--json", "--set", "data.path=input.txt"])["experiment"], name);
         } else {
             assert_eq!(lab.json(&["plan", spec, "--json"])["experiment"], name);

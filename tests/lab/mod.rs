@@ -43,6 +43,7 @@ impl Lab {
     pub fn exp(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(arguments).arg("--root").arg(&self.path).stdin(Stdio::null());
+        command.env("EXP_CACHE", self.path.join("user"));
         command
     }
 

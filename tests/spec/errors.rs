@@ -146,7 +146,6 @@ const BAD: &[Bad] = &[
         "`data.path` does not say which",
         "--set data.path=FILE",
     ),
-    ("shakespeare", "data:\n  corpus: shakespeare\n", (2, 11), "is read from a file", "1,115,394 bytes"),
     ("a playbook with a path", "data: {path: a.txt}\n", (1, 14), "is generated and reads no file", "`corpus: text`"),
     (
         "a tokenizer without a file",
