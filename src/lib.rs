@@ -27,7 +27,7 @@
 //!
 //! External crates keep to their layer: candle in `model`, `engine` and `exec::device`; nvml-wrapper in `exec::device`;
 //! rusqlite in `store`; plotters in `report`; indicatif and comfy-table in `ui`; clap in `cli`; saphyr-parser and serde_yaml
-//! in `spec`; tiktoken-rs and tokenizers in `data::tokenizer`.
+//! in `spec`; tiktoken-rs and tokenizers in `data::tokenizer`; zstd in `data::prepare`.
 //!
 //! # How data flows, one way
 //!
@@ -43,8 +43,8 @@
 //! [`base::folders`] names them all. A worker alone writes `attempt-K/`, `checkpoints/`, `samples/` and `tokenizer.json` of
 //! its run, or `exp import` before anybody sees the run; the scheduler writes `config.json` and the journals, to which `exp
 //! cancel` appends its requests, and by [`exec::slots`] who is on which device; [`store`] writes `exp.db`; [`data`] writes the
-//! token cache and the tokenizers' files, [`exec::device`] the measured peaks; `cli::report` and `cli::attention` write what
-//! [`report`] draws.
+//! token cache and the tokenizers' files, and [`mod@data::prepare`] the folder that it is told to; [`exec::device`] writes the
+//! measured peaks; `cli::report` and `cli::attention` what [`report`] draws.
 //!
 //! # Where to start
 //!

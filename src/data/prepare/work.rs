@@ -1,6 +1,7 @@
 //! What is done with texts, pass by pass, and how it is gone on with.
 
 use std::{
+    cell::Cell,
     collections::BTreeSet,
     fs::File,
     io::{self, BufWriter, Seek, SeekFrom, Write},
@@ -43,30 +44,9 @@ pub struct Work<'a> {
     /// How long it took before this command, in seconds, and when this one began.
     before: (f64, Instant),
     pool: Rc<ThreadPool>,
-    watch: Watch<'a>,
-}
-
-/// What has to be done from time to time.
-struct Watch<'a> {
     lock: &'a Lock,
-    stirred: Instant,
+    /// When the state was last made durable.
     saved: Instant,
-    save_every: Duration,
-}
-
-impl Watch<'_> {
-    /// Whether the state should be made durable.
-    fn is_due(&mut self) -> bool {
-        if self.stirred.elapsed() >= STIR {
-            self.stirred = Instant::now();
-            let _ = self.lock.touch(); // who waits may do the same work again, and no harm is done
-        }
-        let is_due = self.saved.elapsed() >= self.save_every;
-        if is_due {
-            self.saved = Instant::now();
-        }
-        is_due
-    }
 }
 
 /// What a piece became.
@@ -90,8 +70,8 @@ impl<'a> Work<'a> {
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = pool.doing(Exit::Unexpected, || format!("starting {threads} threads"))?;
         let now = Instant::now();
-        let watch = Watch { lock, stirred: now, saved: now, save_every: request.save_every };
-        Ok(Self { request, hooks, inputs, out, before: (state.seconds, now), state, pool: Rc::new(pool), watch })
+        let (pool, before) = (Rc::new(pool), (state.seconds, now));
+        Ok(Self { request, hooks, inputs, out, state, before, pool, lock, saved: now })
     }
 
     /// Does what is left; `None` where somebody asks to stop.
@@ -139,9 +119,7 @@ impl<'a> Work<'a> {
                 found.extend(chars.chars());
                 work.state.alphabet = found.iter().collect();
                 work.pass_by(note);
-                if work.watch.is_due() {
-                    work.save(None)?;
-                }
+                work.save_if_due(None)?;
                 Ok(ControlFlow::Continue(()))
             });
         if matches!(end, Ok(End::Reached)) {
@@ -180,9 +158,7 @@ impl<'a> Work<'a> {
             work.state.bytes += note.bytes;
             work.state.documents += note.documents;
             work.pass_by(note);
-            if work.watch.is_due() {
-                work.save(Some(&mut file))?;
-            }
+            work.save_if_due(Some(&mut file))?;
             Ok(ControlFlow::Continue(()))
         });
         // What was done before an error counts as well, as far as it can be kept.
@@ -258,7 +234,15 @@ impl<'a> Work<'a> {
         let (bar, of) = (Progress::of(what), self.input_bytes(self.inputs.len()));
         bar.at(self.state.read, of);
         let pool = Rc::clone(&self.pool);
-        let end = pass::run(pieces, &counter, &pool, hooks.is_asked, work, |note, made| {
+        let (lock, stirred) = (self.lock, Cell::new(Instant::now()));
+        let is_asked = || {
+            if stirred.get().elapsed() >= STIR {
+                stirred.set(Instant::now());
+                let _ = lock.touch(); // who sees no sign of life gives up waiting, and nothing else is lost
+            }
+            (hooks.is_asked)()
+        };
+        let end = pass::run(pieces, &counter, &pool, &is_asked, work, |note, made| {
             bar.at(note.read, of);
             take(self, note, made)
         });
@@ -271,6 +255,11 @@ impl<'a> Work<'a> {
         (self.state.cursor, self.state.read) = (note.next, note.read);
     }
 
+    fn save_if_due(&mut self, tokens: Option<&mut BufWriter<File>>) -> Result<()> {
+        let is_due = self.saved.elapsed() >= self.request.save_every;
+        if is_due { self.save(tokens) } else { Ok(()) }
+    }
+
     /// Makes the state durable, and before it the tokens that it tells of.
     fn save(&mut self, tokens: Option<&mut BufWriter<File>>) -> Result<()> {
         if let Some(file) = tokens {
@@ -278,7 +267,9 @@ impl<'a> Work<'a> {
             durable.doing(Exit::Store, || format!("writing {}", self.out.tokens().display()))?;
         }
         self.state.seconds = self.seconds();
-        self.out.save(&self.state)
+        self.out.save(&self.state)?;
+        self.saved = Instant::now();
+        Ok(())
     }
 
     /// How long it took so far.
