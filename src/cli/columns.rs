@@ -183,12 +183,12 @@ impl Shown {
         }
     }
 
-    /// Whether its cells are numbers.
-    pub fn is_numeric(self) -> bool {
-        matches!(
-            self,
-            Self::Column(Column { kind: Kind::Number, .. }) | Self::Leaf(_, Field { kind: Kind::Number, .. })
-        )
+    /// Of what kind it is.
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::Column(column) => column.kind,
+            Self::Leaf(_, field) => field.kind,
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     base::{Error, Exit, Result, folders::Root},
     spec::{
-        expr::{Expr, Value},
+        expr::{Expr, Kind, Value},
         leaf::{self, Leaf},
     },
     store::{ExperimentRow, RunRow, Store},
@@ -46,7 +46,7 @@ pub struct Args {
 /// Runs the command.
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let filter = args.filter.as_ref().map(|text| Expr::condition(text, &Columns)).transpose()?;
-    let sort = args.sort.iter().map(|name| order(name)).collect::<Result<Vec<_>>>()?;
+    let sort = args.sort.iter().map(|name| direction(name)).collect::<Result<Vec<_>>>()?;
     let shown_columns = args.columns.iter().map(|name| named("--columns", name)).collect::<Result<Vec<_>>>()?;
     // Nothing was ever run under this root: no runs for all, an error for one experiment.
     let store = if args.experiment.is_some() { Some(needed_store(root)?) } else { current_store(root)? };
@@ -55,8 +55,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let mut rows = all;
     rows.retain(|row| filter.as_ref().is_none_or(|f| f.holds(&|index| Columns::value(index, row))));
     rows.sort_by(|a, b| {
-        let orders = sort.iter().map(|(by, is_down)| compare(&by.value(a), &by.value(b), *is_down));
-        orders.fold(Ordering::Equal, Ordering::then)
+        sort.iter().map(|(by, is_down)| order(by, *is_down, a, b)).fold(Ordering::Equal, Ordering::then)
     });
     match store {
         _ if args.json => ui::print_json(&json::runs(&rows)),
@@ -73,7 +72,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
 }
 
 /// What a name of an option stands for.
-fn named(option: &str, name: &str) -> Result<Shown> {
+pub fn named(option: &str, name: &str) -> Result<Shown> {
     Columns::look_up(name).map_err(|(why, hint)| {
         let error = Error::new(Exit::Usage, format!("reading {option}"), why);
         hint.map_or(error.clone(), |hint| error.hint(hint))
@@ -81,15 +80,16 @@ fn named(option: &str, name: &str) -> Result<Shown> {
 }
 
 /// By what to sort, and whether the greatest comes first.
-fn order(name: &str) -> Result<(Shown, bool)> {
+fn direction(name: &str) -> Result<(Shown, bool)> {
     match name.strip_prefix('-') {
         Some(name) => Ok((named("--sort", name)?, true)),
         None => Ok((named("--sort", name)?, false)),
     }
 }
 
-/// The order of two values. What is not there, or is not a number, comes last either way.
-fn compare(a: &Value, b: &Value, is_down: bool) -> Ordering {
+/// The order of two runs. What is not there, or is not a number, comes last either way.
+pub fn order(by: &Shown, is_down: bool, a: &RunRow, b: &RunRow) -> Ordering {
+    let (a, b) = (&by.value(a), &by.value(b));
     let is_there = |value: &Value| !matches!(value, Value::None) && !matches!(value, Value::Number(x) if x.is_nan());
     let order = match (a, b) {
         _ if !is_there(a) || !is_there(b) => return is_there(b).cmp(&is_there(a)),
@@ -104,8 +104,11 @@ fn compare(a: &Value, b: &Value, is_down: bool) -> Ordering {
 
 /// The columns that were asked for.
 fn chosen(names: &[String], columns: &[Shown], rows: &[RunRow]) -> String {
-    let heads: Vec<_> =
-        names.iter().zip(columns).map(|(name, c)| if c.is_numeric() { numbers(name) } else { words(name) }).collect();
+    let heads: Vec<_> = names
+        .iter()
+        .zip(columns)
+        .map(|(name, c)| if c.kind() == Kind::Number { numbers(name) } else { words(name) })
+        .collect();
     let cells: Vec<Vec<String>> =
         rows.iter().map(|row| columns.iter().map(|column| column.show(row)).collect()).collect();
     table::render(&heads, &cells)

@@ -1,11 +1,13 @@
 //! The command line: one file per command, each thin over the layers below.
 
 mod attention;
+mod best;
 mod cancel;
 mod columns;
 mod completions;
 mod data;
 mod devices;
+mod diff;
 mod eval;
 mod export;
 mod import;
@@ -20,6 +22,7 @@ mod run;
 mod sample;
 mod schema;
 mod show;
+mod sql;
 mod store;
 mod worker;
 
@@ -61,6 +64,12 @@ enum Command {
     Ls(ls::Args),
     /// Show one run: settings, state, metrics, files
     Show(show::Args),
+    /// Name the run of an experiment that did best
+    Best(best::Args),
+    /// Show in what two runs differ: settings, metrics, provenance
+    Diff(diff::Args),
+    /// Ask the index in SQL, read-only
+    Sql(sql::Args),
     /// Show what happened in a run
     Logs(logs::Args),
     /// Let a run's model write
@@ -132,6 +141,9 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Report(args) => report::run(root, &args),
         Command::Ls(args) => ls::run(root, &args),
         Command::Show(args) => show::run(root, &args),
+        Command::Best(args) => best::run(root, &args),
+        Command::Diff(args) => diff::run(root, &args),
+        Command::Sql(args) => sql::run(root, &args),
         Command::Logs(args) => logs::run(root, &args),
         Command::Sample(args) => sample::run(root, &args),
         Command::Eval(args) => eval::run(root, &args),

@@ -113,23 +113,13 @@ fn metrics(store: &Store, row: &RunRow) -> Result<String> {
             let finite = points.iter().map(|p| p.1).filter(|v| v.is_finite());
             let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
             let (step, last) = *points.last()?;
-            let shown = [last, low, high].map(significant);
+            let shown = [last, low, high].map(format::significant);
             Some([vec![name, points.len().to_string(), step.to_string()], shown.to_vec()].concat())
         })
         .collect();
     let columns = [words("metric")].into_iter();
     let columns: Vec<_> = columns.chain(["values", "last step", "last", "lowest", "highest"].map(numbers)).collect();
     Ok(format!("\n{}", table::render(&columns, &rows)))
-}
-
-/// Five significant digits, for metrics of any size.
-fn significant(x: f64) -> String {
-    match x.abs() {
-        _ if !x.is_finite() => format::loss(Some(x)),
-        0.0 => "0".into(),
-        a if (1e-3..1e5).contains(&a) => format!("{x:.*}", (4 - a.log10().floor() as i32).max(0) as usize),
-        _ => format!("{x:.4e}"),
-    }
 }
 
 fn artifacts(store: &Store, row: &RunRow) -> Result<String> {

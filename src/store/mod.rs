@@ -3,7 +3,7 @@
 //!
 //! - `schema`: versions, migrations, making an index and putting it in place
 //! - `register`, `sync`, `rebuild`, `ingest`, `attempt`, `experiments`: the write side, from the folders into the index
-//! - `query`, `history`, `state`: the read side
+//! - `query`, `history`, `state`: the read side; `sql`: what people ask themselves
 //! - `lines`, `damage`: whole lines of files that others append to, and what is none
 //!
 //! Many processes of one machine use one index. It is in WAL mode, so that readers and the writer do not wait for each
@@ -26,6 +26,7 @@ mod rebuild;
 mod register;
 pub mod rows;
 mod schema;
+mod sql;
 mod state;
 mod sync;
 
@@ -45,6 +46,7 @@ use crate::base::{
 };
 
 pub use rows::{Artifact, AttemptRow, Damage, ExperimentRow, Point, RunRow};
+pub use sql::Answer;
 
 /// How long to wait for others that write. They take milliseconds, so this ends only where somebody sits on a lock.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -70,6 +70,16 @@ pub fn loss(x: Option<f64>) -> String {
     }
 }
 
+/// Five significant digits, for metrics of any size.
+pub fn significant(x: f64) -> String {
+    match x.abs() {
+        _ if !x.is_finite() => loss(Some(x)),
+        0.0 => "0".into(),
+        a if (1e-3..1e5).contains(&a) => format!("{x:.*}", (4 - a.log10().floor() as i32).max(0) as usize),
+        _ => format!("{x:.4e}"),
+    }
+}
+
 /// A setting's value as a spec would write it, but a run's whole id, which nobody reads, by its first digits.
 pub fn value(v: &Value) -> String {
     match v {

@@ -1,0 +1,74 @@
+//! People's own questions to the index, in SQL and never more than questions.
+
+use rusqlite::{Connection, OpenFlags, types::ValueRef};
+use serde_json::Value;
+
+use super::{Store, failed, schema};
+use crate::base::{Error, Exit, Result};
+
+/// What a question begins with; all else changes something, if only for a moment.
+const QUESTIONS: [&str; 4] = ["select", "with", "values", "explain"];
+
+/// The answer to a question.
+#[derive(Debug)]
+pub struct Answer {
+    /// What its columns are called.
+    pub columns: Vec<String>,
+    /// Its rows; bytes are shown in hex.
+    pub rows: Vec<Vec<Value>>,
+}
+
+impl Store {
+    /// Answers a question, over a connection that cannot change anything.
+    ///
+    /// # Errors
+    /// [`Exit::Usage`] where it is none, or SQLite does not understand it; [`Exit::Store`] where the index cannot be read.
+    pub fn ask(&self, question: &str) -> Result<Answer> {
+        let refused = |why: String| Error::new(Exit::Usage, "asking the index", why).hint(VIEWS);
+        let begins = question.trim_start().split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+        if !QUESTIONS.contains(&begins.to_lowercase().as_str()) {
+            return Err(refused(
+                "only questions can be asked, which begin with SELECT, WITH, VALUES or EXPLAIN".into(),
+            ));
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+        let name = if self.read_only { schema::immutable_uri(&self.path) } else { self.path.clone().into_os_string() };
+        let open = || {
+            let connection = Connection::open_with_flags(name, flags)?;
+            connection.busy_timeout(super::PATIENCE)?;
+            connection.execute_batch("PRAGMA query_only = ON; PRAGMA trusted_schema = OFF")?;
+            Ok(connection)
+        };
+        let connection = open().map_err(|e| failed("opening", &self.path, e))?;
+        let answer = || {
+            let mut statement = connection.prepare(question)?;
+            let columns: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+            let mut found = statement.query([])?;
+            let mut rows = Vec::new();
+            while let Some(row) = found.next()? {
+                rows.push((0..columns.len()).map(|i| Ok(json(row.get_ref(i)?))).collect::<rusqlite::Result<_>>()?);
+            }
+            Ok(Answer { columns, rows })
+        };
+        answer().map_err(|e: rusqlite::Error| match e {
+            rusqlite::Error::SqlInputError { msg, .. } => refused(msg),
+            rusqlite::Error::MultipleStatement => refused("it is more than one statement".into()),
+            e if super::is_damage(&e) => failed("reading", &self.path, e),
+            e => refused(e.to_string()),
+        })
+    }
+}
+
+/// What there is to ask, for hints.
+const VIEWS: &str =
+    "there are run, setting, metric, attempt, member, artifact: `SELECT * FROM run LIMIT 1` shows what one has";
+
+fn json(value: ValueRef) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(n) => n.into(),
+        ValueRef::Real(x) => crate::base::num::json(x),
+        ValueRef::Text(text) => String::from_utf8_lossy(text).into(),
+        ValueRef::Blob(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
+    }
+}
