@@ -152,7 +152,7 @@ fn alphabet(characters: &BTreeSet<char>) -> String {
         line.push(name);
     }
     let rest = names.count();
-    let more = if rest > 0 { format!(" … and {} more", format::plural(rest, "range")) } else { String::new() };
+    let more = if rest > 0 { format!(" … and {rest} ranges more") } else { String::new() };
     line.join(" ") + &more
 }
 
@@ -186,6 +186,6 @@ mod tests {
     fn neighbours_are_ranges_and_what_is_not_seen_is_named() {
         assert_eq!(alphabet(&"\n az!bcd\u{7}XYZ[W".chars().collect()), r"'\u{7}' '\n' ' ' ! W–Z [ a–d z");
         let many = alphabet(&(0x4e00..0x5600).step_by(2).filter_map(char::from_u32).collect());
-        assert!(many.ends_with(" … and 874 more ranges"), "{many}");
+        assert!(many.ends_with(" … and 874 ranges more"), "{many}");
     }
 }
