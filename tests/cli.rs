@@ -151,8 +151,10 @@ fn tables_have_a_column_for_what_decides_results_or_is_swept_each_with_a_heading
         out.lines().next().unwrap().split_whitespace().map(str::to_owned).collect()
     };
     let known = ["step", "best", "val", "loss", "bits/char", "tok/s", "state"];
-    let settings = ["run", "experiment", "train.batch", "eval.batch"];
-    assert_eq!(head(&["ls"]), [&settings[..], &known].concat());
+    assert_eq!(head(&["ls"]), [&["run", "experiment", "settings"][..], &known].concat());
+    let list = text(&lab.exp(&["ls"], 0).stdout);
+    let of = |name: &str| list.lines().find(|line| line.contains(name)).unwrap().to_owned();
+    assert!(of("other").contains("  train.batch=2 eval.batch=2  "), "{list}");
 
     lab.write("swept.yaml", TINY.replace("tiny", "swept") + "include: [{lr: 0.1, sample.tokens: 9}]\n");
     let plan = ["run", "lr", "sample.tokens", "params", "tokens", "FLOPs", "memory", "reason"];

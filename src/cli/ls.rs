@@ -121,12 +121,13 @@ pub fn table(store: &Store, rows: &[RunRow]) -> Result<String> {
     let known: Vec<_> =
         store.experiments()?.into_iter().filter(|e| rows.iter().any(|r| experiment(r) == e.name)).collect();
     let several = rows.iter().any(|r| experiment(r) != experiment(&rows[0]));
+    let differing = differing(&known, rows);
+    let names = format::headings(&differing, &[]);
     let mut columns = vec![words("run")];
-    let differing = if several { Vec::new() } else { differing(&known, rows) };
     match several {
         // Each experiment varies something else: a column for all of it would be empty in most rows.
         true => columns.extend([words("experiment"), words("settings")]),
-        false => columns.extend(format::headings(&differing, &[]).into_iter().map(numbers)),
+        false => columns.extend(names.iter().copied().map(numbers)),
     }
     columns.extend(["step", "best val loss", "bits/char", "tok/s"].map(numbers));
     columns.push(words("state"));
@@ -139,12 +140,14 @@ pub fn table(store: &Store, rows: &[RunRow]) -> Result<String> {
             let mut row = vec![r.id.to_string()[..digits].to_owned()];
             if several {
                 let axes = known.iter().find(|e| e.name == experiment(r)).map_or(&[][..], |e| &e.axes);
-                let names = format::headings(axes, &[]);
-                let settings = axes.iter().zip(names).map(|(path, name)| format!("{name}={}", value(path)));
-                let settings = if is_imported(r) { imported(r) } else { settings.collect::<Vec<_>>().join(" ") };
+                let is_own = |path: &str| axes.iter().any(|axis| axis == path) || is_unusual(path, r);
+                let own = differing.iter().zip(&names).filter(|(path, _)| is_own(path));
+                let settings = own.map(|(path, name)| format!("{name}={}", value(path))).collect::<Vec<_>>().join(" ");
+                let settings = if is_imported(r) { imported(r) } else { settings };
                 row.extend([experiment(r), format::short(&settings, 48)]);
+            } else {
+                row.extend(differing.iter().map(|path| value(path)));
             }
-            row.extend(differing.iter().map(|path| value(path)));
             row.push(format!("{}/{}", r.step, r.config.train.steps));
             row.push(format::loss(r.best.map(|b| b.1)));
             row.push(bits_per_char(r).map_or("–".into(), |b| format!("{b:.3}")));
@@ -154,6 +157,11 @@ pub fn table(store: &Store, rows: &[RunRow]) -> Result<String> {
         })
         .collect();
     Ok(table::render(&columns, &cells))
+}
+
+/// Whether a run has set a leaf to another value than it has by itself.
+fn is_unusual(path: &str, r: &RunRow) -> bool {
+    leaf::find(path).is_some_and(|leaf| leaf.get(&r.config) != leaf.left_out(&r.config))
 }
 
 /// The settings in which runs differ.

@@ -290,7 +290,7 @@ fn an_index_of_version_1_is_migrated_and_keeps_every_row() {
     drop(old);
     drop(Store::open(&home.root).unwrap());
     let index = Connection::open(home.root.database()).unwrap();
-    assert_eq!((was, version(&index)), (1, 2));
+    assert_eq!((was, version(&index)), (1, 3));
     assert_eq!(rows(&index), before);
     let skipped =
         index.query_row("SELECT count(*) FROM runs WHERE skipped IS NOT NULL", [], |row| row.get::<_, i64>(0));
@@ -305,7 +305,7 @@ fn a_newer_index_is_refused_with_both_versions() {
     let before = fs::read(home.root.database()).unwrap();
     for error in [Store::open(&home.root).unwrap_err(), Store::open_existing(&home.root).unwrap_err()] {
         assert_eq!(error.exit, Exit::Store);
-        assert!(error.why.contains("version 99") && error.why.contains("up to 2"), "{error}");
+        assert!(error.why.contains("version 99") && error.why.contains("up to 3"), "{error}");
     }
     assert_eq!(fs::read(home.root.database()).unwrap(), before);
 }

@@ -1,3 +1,5 @@
+//! What conditions hold, and what is wrong with others.
+
 use proptest::prelude::*;
 
 use super::*;
