@@ -266,18 +266,18 @@ fn empty_files_and_exactly_a_window() {
 fn tokens_are_gone_through_once_while_they_stay_as_they_are() {
     let place = Place::with(&[1, 2, 3], &[1, 2]);
     place.write("meta.json", r#"{"vocab_size": 65}"#);
-    let record = || {
-        let entries = fs::read_dir(place.cache().join("tokens")).into_iter().flatten().flatten();
-        entries.map(|entry| entry.path()).find(|path| path.to_string_lossy().contains("seen-"))
+    let marked = |info: &CorpusInfo| {
+        let mut entries = fs::read_dir(place.cache().join("tokens")).unwrap().map(|entry| entry.unwrap().path());
+        let path = entries.find(|path| path.to_string_lossy().contains("seen-")).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, text.replace(&info.hash, "marked")).unwrap();
+        place.look().unwrap().hash == "marked"
     };
     let before = place.look().unwrap();
-    assert!(record().is_none(), "a change of what was just written might not show");
+    assert!(!marked(&before), "a change of what was just written might not show");
     thread::sleep(Duration::from_millis(2100));
     assert_eq!(place.look().unwrap(), before);
-    let path = record().expect("it is kept now");
-    let text = fs::read_to_string(&path).unwrap();
-    fs::write(&path, text.replace(&before.hash, "marked")).unwrap();
-    assert_eq!(place.look().unwrap().hash, "marked", "it is believed");
+    assert!(marked(&before), "now it is believed");
     place.write("val.bin", narrow(&[2, 1]));
     let after = place.look().unwrap();
     assert!(after.hash != "marked" && after.hash != before.hash, "but not of other files");
@@ -345,6 +345,8 @@ fn a_run_of_numbers_reads_and_writes_numbers() {
     let numbers: Vec<u32> = text.split_whitespace().map(|n| n.parse().unwrap()).collect();
     assert_eq!((numbers.len(), &numbers[..2]), (7, &[3, 4][..]), "{text}");
     assert!(numbers.iter().all(|n| *n < 12), "{text}");
+    let alone = lab.exp(&["sample", &id, "--tokens", "2"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&alone.stdout).split_whitespace().count(), 3, "after 0: {alone:?}");
     let path = format!("data.path={}", folder.display());
     let other = lab.exp(&["eval", &id, "--set", "corpus=tokens", "--set", &path]).output().unwrap();
     assert!(other.status.success(), "{other:?}");

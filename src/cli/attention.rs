@@ -1,15 +1,12 @@
 //! `exp attention RUN`: where a run's heads look in a prompt, as a table and a picture.
 
-use std::{
-    io::ErrorKind,
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-use super::{needed_store, run::shown};
+use super::{needed_store, prompt::Given, run::shown};
 use crate::{
-    base::{Context, Error, Exit, Result, RunId, files, folders::Root, num},
+    base::{Error, Exit, Result, RunId, files, folders::Root, num},
     report::attention::{
         self, Choice, Maps, Token,
         patterns::{Head, Pattern, Survey, survey},
@@ -26,22 +23,13 @@ use crate::{
 
 /// Arguments of `exp attention`.
 #[derive(Debug, clap::Args)]
-#[command(group(clap::ArgGroup::new("what").required(true)))]
+#[command(mut_group("given", |group| group.required(true)))]
 pub struct Args {
     /// The run: any unique prefix of its id
     run: String,
 
-    /// What the model reads
-    #[arg(long, value_name = "TEXT", group = "what", allow_hyphen_values = true)]
-    prompt: Option<String>,
-
-    /// The same from a file; `-` is standard input
-    #[arg(long, value_name = "FILE", group = "what")]
-    prompt_file: Option<String>,
-
-    /// The same as token ids, with commas between them; for models without a tokenizer
-    #[arg(long, group = "what", value_delimiter = ',')]
-    ids: Option<Vec<u32>>,
+    #[command(flatten)]
+    given: Given,
 
     /// Draw the heads of this layer alone; layers and heads count from 0
     #[arg(long, value_name = "L")]
@@ -72,22 +60,6 @@ fn png(path: &str) -> Result<PathBuf, String> {
 }
 
 impl Args {
-    fn prompt(&self) -> Result<Prompt> {
-        let doing = |file: &str| format!("reading the prompt from {file}");
-        Ok(match (&self.prompt, self.prompt_file.as_deref(), &self.ids) {
-            (Some(text), ..) => Prompt::Text(text.clone()),
-            (_, Some("-"), _) => {
-                let text = std::io::read_to_string(std::io::stdin());
-                Prompt::Text(text.doing(Exit::Usage, || doing("standard input"))?)
-            }
-            (_, Some(file), _) if !Path::new(file).exists() => {
-                return Err(Error::new(Exit::Usage, doing(file), "there is no such file").io(ErrorKind::NotFound));
-            }
-            (_, Some(file), _) => Prompt::Text(std::fs::read_to_string(file).doing(Exit::Usage, || doing(file))?),
-            (.., ids) => Prompt::Ids(ids.clone().unwrap_or_default()),
-        })
-    }
-
     /// Which heads are drawn, of a model that has so many.
     fn choice(&self, run: &RunId, layers: usize, heads: usize) -> Result<Choice> {
         for (name, asked, has) in [("layer", self.layer, layers), ("head", self.head, heads)] {
@@ -105,7 +77,7 @@ impl Args {
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let row = needed_store(root)?.find(&args.run)?;
     let choice = args.choice(&row.id, row.config.model.layers, row.config.model.heads)?;
-    let prompt = args.prompt()?;
+    let prompt = args.given.read()?.unwrap_or(Prompt::Ids(Vec::new())); // one is required
     let maps = maps(&row.id, computed(root, &root.run(&row.id), args.checkpoint, &prompt)?);
     let survey = survey(&maps);
     let picture = args.out.clone().unwrap_or_else(|| root.attention().join(name(&maps, choice)));

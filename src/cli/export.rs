@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::{needed_store, run::shown};
 use crate::{
     base::{Exit, Result, folders::Root},
-    data::tokenizer,
+    data::tokenizer::{self, GPT2_EOT},
     model::export,
     spec::config::TokenizerKind,
     train::{Trained, Which},
@@ -57,7 +57,7 @@ fn hf(root: &Root, row: &crate::store::RunRow, args: &Args) -> Result<Exit> {
         vocab: frozen.vocab_size,
         layout: &layout,
         weights: &weights,
-        end_of_text: (frozen.config.data.tokenizer == TokenizerKind::Gpt2).then_some(GPT2_END),
+        end_of_text: (frozen.config.data.tokenizer == TokenizerKind::Gpt2).then_some(GPT2_EOT),
     };
     let more: Vec<(&str, &[u8])> = tokens_for_hf.iter().map(|file| ("tokenizer.json", file.as_slice())).collect();
     let architecture = export::write(&args.to, &model, &more)?;
@@ -74,6 +74,3 @@ fn hf(root: &Root, row: &crate::store::RunRow, args: &Args) -> Result<Exit> {
     }
     Ok(Exit::Done)
 }
-
-/// GPT-2's `<|endoftext|>`.
-const GPT2_END: u32 = 50_256;

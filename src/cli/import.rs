@@ -10,7 +10,7 @@ use std::{
 use super::run::shown;
 use crate::{
     base::{Context, Error, Exit, Result, clock, folders::Root, wait::Wait},
-    data::tokenizer::{Source, TokenizerFile},
+    data::tokenizer::{GPT2_EOT, Source, TokenizerFile},
     event::Expansion,
     exec::import::{self, Tokens},
     model::import::Import,
@@ -102,7 +102,7 @@ impl Args {
             None if self.tokenizer_file.is_some() => TokenizerKind::File,
             None if self.text.is_some() => TokenizerKind::Char,
             None if file.is_some() => TokenizerKind::File,
-            None if model.vocab == GPT2_VOCAB => TokenizerKind::Gpt2,
+            None if model.vocab == GPT2_EOT as usize + 1 => TokenizerKind::Gpt2,
             None => return Ok(None),
         };
         if self.text.is_some() && kind != TokenizerKind::Char {
@@ -150,9 +150,6 @@ impl Args {
         Ok(Some(Tokens { source, tokenizer, file }))
     }
 }
-
-/// Tokens of GPT-2.
-const GPT2_VOCAB: usize = 50_257;
 
 /// A text whose characters are wanted. A pipe or a device might never end.
 fn read_text(path: &Path) -> Result<String> {

@@ -16,6 +16,7 @@ mod json;
 mod logs;
 mod ls;
 mod plan;
+mod prompt;
 mod report;
 mod resume;
 mod run;

@@ -1,20 +1,23 @@
 //! `exp sample RUN`: let a run's model write.
 
 use std::{
-    io::Read,
     thread,
     time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
 
-use super::needed_store;
+use super::{
+    needed_store,
+    prompt::{Given, from_standard_input},
+};
 use crate::{
-    base::{Context, Error, Exit, Result, files, folders::Root},
+    base::{Error, Exit, Result, folders::Root},
     data::tokenizer::{TextStream, Tokenizer},
     spec::identity::FrozenRun,
     train::{
         Trained, Which,
+        attention::Prompt,
         generate::{self, Sampling, Writer},
         tokenizer_of,
     },
@@ -29,25 +32,17 @@ const BETWEEN: &str = "---------------\n";
 
 /// Arguments of `exp sample`.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("prompt", |arg| arg.help("What the model goes on from [default: a line's end]")))]
 pub struct Args {
     /// The run: any unique prefix of its id
     run: String,
 
     /// Read the prompt from standard input
-    #[arg(value_name = "-", value_parser = ["-"], conflicts_with_all = ["prompt", "prompt_file", "ids"])]
+    #[arg(value_name = "-", value_parser = ["-"], conflicts_with = "given")]
     stdin: Option<String>,
 
-    /// What the model goes on from [default: a line's end]
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    prompt: Option<String>,
-
-    /// The same from a file; `-` is standard input
-    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
-    prompt_file: Option<String>,
-
-    /// The same as token ids, with commas between them; for models without a tokenizer
-    #[arg(long, value_delimiter = ',', conflicts_with_all = ["prompt", "prompt_file"])]
-    ids: Option<Vec<u32>>,
+    #[command(flatten)]
+    given: Given,
 
     /// How many tokens are written
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
@@ -105,12 +100,16 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let row = needed_store(root)?.find(&args.run)?;
     let folder = root.run(&row.id);
     let trained = Trained::load(&folder, args.checkpoint)?;
-    let tokenizer = match &args.ids {
-        // Ids need none, but what has one is read more easily.
-        Some(_) => tokenizer_of(root, &folder, &trained.frozen).unwrap_or_default(),
-        None => tokenizer_of(root, &folder, &trained.frozen)?,
+    let given = match &args.stdin {
+        Some(_) => Some(from_standard_input()?),
+        None => args.given.read()?,
     };
-    let prompt = prompt(args, &trained, tokenizer.as_deref())?;
+    let tokenizer = match &given {
+        // Ids need none, but what has one is read more easily.
+        Some(Prompt::Ids(_)) => tokenizer_of(root, &folder, &trained.frozen).unwrap_or_default(),
+        _ => tokenizer_of(root, &folder, &trained.frozen)?,
+    };
+    let prompt = prompt(given, &trained, tokenizer.as_deref())?;
     let model = &trained.frozen.config.model;
     let total = prompt.len() + args.tokens as usize;
     if let Some(note) = generate::beyond_context(model, total) {
@@ -147,35 +146,24 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
 }
 
 /// The tokens of the prompt.
-fn prompt(args: &Args, trained: &Trained, tokenizer: Option<&dyn Tokenizer>) -> Result<Vec<u32>> {
+fn prompt(given: Option<Prompt>, trained: &Trained, tokenizer: Option<&dyn Tokenizer>) -> Result<Vec<u32>> {
     let run = trained.frozen.id.short();
     let fail = |why: String| Error::new(Exit::Usage, format!("reading the prompt for run {run}"), why);
-    if let Some(ids) = &args.ids {
-        let vocab = trained.frozen.vocab_size;
-        return match ids.iter().find(|&&id| id as usize >= vocab) {
-            Some(id) => Err(fail(format!("token {id} is outside its vocabulary of {vocab}"))),
-            None => Ok(ids.clone()),
-        };
-    }
+    let text = match given {
+        Some(Prompt::Ids(ids)) => {
+            let vocab = trained.frozen.vocab_size;
+            return match ids.iter().find(|&&id| id as usize >= vocab) {
+                Some(id) => Err(fail(format!("token {id} is outside its vocabulary of {vocab}"))),
+                None => Ok(ids),
+            };
+        }
+        Some(Prompt::Text(text)) => Some(text),
+        None => None,
+    };
     let Some(tokenizer) = tokenizer else {
         return Err(fail("it is not known what its tokens mean".into()).hint("give token ids: --ids 1,2,3"));
     };
-    let given = match (&args.prompt, &args.prompt_file, &args.stdin) {
-        (Some(text), ..) => Some(text.clone()),
-        (None, Some(file), _) if file != "-" => {
-            let doing = || format!("reading the prompt from {file}");
-            let bytes = files::read(file.as_ref()).map_err(|error| Error { exit: Exit::Usage, ..error })?;
-            Some(String::from_utf8(bytes).doing(Exit::Usage, doing)?)
-        }
-        (None, Some(_), _) | (None, None, Some(_)) => {
-            let mut text = String::new();
-            let doing = || "reading the prompt from standard input".to_owned();
-            std::io::stdin().read_to_string(&mut text).doing(Exit::Usage, doing)?;
-            Some(text)
-        }
-        (None, None, None) => None,
-    };
-    generate::prompt(tokenizer, given.as_deref()).map_err(|error| Error { exit: Exit::Usage, ..error })
+    generate::prompt(tokenizer, text.as_deref()).map_err(|error| Error { exit: Exit::Usage, ..error })
 }
 
 /// Where a text goes as it comes.

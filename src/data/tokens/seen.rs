@@ -1,7 +1,7 @@
 //! What is known of folders of tokens, kept in the cache so that not every worker goes through all of them.
 //!
 //! It holds for as long as the files are the same by size, inode and times. A change within the clock's resolution of one
-//! that was looked at would not show in them, so what was changed in the last seconds is not kept: as git does it.
+//! that was looked at would not show in them, so what had been changed in the seconds before is not believed: as git does it.
 
 use std::{
     fs, io,
@@ -26,6 +26,8 @@ const SETTLED: i64 = 2000;
 pub struct Seen {
     format: u32,
     files: [Stamp; 2],
+    /// Whether another change of the files would show in their stamps.
+    settled: bool,
     /// By what they were looked up.
     pub config: DataConfig,
     /// What was known of them.
@@ -71,7 +73,7 @@ impl Moment {
         Some(Self([Stamp::of(&files[0]).ok()?, Stamp::of(&files[1]).ok()?]))
     }
 
-    /// Keeps what was found out about files since then, where a change of them would have shown.
+    /// Keeps what was found out about files since then, unless they have changed.
     ///
     /// # Errors
     /// [`Exit::Store`](crate::base::Exit) where it cannot be written.
@@ -84,10 +86,11 @@ impl Moment {
         info: &CorpusInfo,
     ) -> Result<()> {
         let is_same = Self::now(files).is_some_and(|now| now.0 == self.0);
-        if !is_same || !self.0.iter().all(Stamp::is_settled) {
+        if !is_same {
             return Ok(());
         }
-        let seen = Seen { format: FORMAT, files: self.0, config: config.clone(), info: info.clone() };
+        let settled = self.0.iter().all(Stamp::is_settled);
+        let seen = Seen { format: FORMAT, files: self.0, settled, config: config.clone(), info: info.clone() };
         files::write_json(&place(cache, key), &seen)
     }
 }
@@ -96,7 +99,7 @@ impl Moment {
 pub fn find(cache: &Path, key: &str, files: &[PathBuf; 2]) -> Option<CorpusInfo> {
     let seen: Seen = files::read_json(&place(cache, key)).ok()?;
     let same = Moment::now(files).is_some_and(|now| now.0 == seen.files);
-    (seen.format == FORMAT && same).then_some(seen.info)
+    (seen.format == FORMAT && seen.settled && same).then_some(seen.info)
 }
 
 /// All that is known of folders of tokens. What cannot be read is found out again when it is needed.

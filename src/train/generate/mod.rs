@@ -125,7 +125,10 @@ const PROMPT: &str = "\n";
 /// # Errors
 /// [`Exit::Spec`] where the tokenizer does not know a character, or the prompt is empty.
 pub fn prompt(tokenizer: &dyn Tokenizer, text: Option<&str>) -> Result<Vec<u32>> {
-    let Some(text) = text else { return Ok(tokenizer.encode(PROMPT).unwrap_or_else(|_| vec![0])) };
+    let Some(text) = text else {
+        let tokens = tokenizer.encode(PROMPT).ok().filter(|tokens| !tokens.is_empty());
+        return Ok(tokens.unwrap_or_else(|| vec![0]));
+    };
     let tokens = tokenizer.encode(text)?;
     if tokens.is_empty() {
         return Err(Error::new(Exit::Spec, "reading the prompt", "it is empty")
