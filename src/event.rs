@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 pub use crate::base::checkpoints::FileRef;
-use crate::base::{Result, RunId, clock::Millis, machine::Identity, num};
+use crate::base::{Result, RunId, clock::Millis, machine::Identity, num, provenance::Provenance};
 
 /// One line of an attempt's `events.jsonl`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -71,6 +71,9 @@ pub struct Started {
     /// When the worker's process was started, in the kernel's ticks since `host` was; 0 where it is not known.
     #[serde(default)]
     pub process_started: u64,
+    /// By what command, program and state of the working folder. Older versions did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<Provenance>,
 }
 
 impl Started {

@@ -3,7 +3,7 @@
 #[allow(dead_code)]
 mod lab;
 
-use std::sync::LazyLock;
+use std::{fs, process::Command, sync::LazyLock};
 
 use lab::Lab;
 use serde_json::{Value, json};
@@ -18,11 +18,13 @@ run: {device: cpu}
 grid: {layers: [1, 2], lr: [1e-3, 1e-2], position: [learned, rope]}
 ";
 
+const SECRET: &str = "open-sesame";
+
 /// Eight runs, trained once for all tests, which only look.
 static RUNS: LazyLock<(tempfile::TempDir, Lab)> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
     let lab = Lab::at(dir.path());
-    let (code, said) = lab.run(SPEC);
+    let (code, said) = lab::answer(lab.command(SPEC).env("MY_TOKEN", SECRET).env("TZ", "UTC").output().unwrap());
     assert_eq!(code, Some(0), "{said}");
     (dir, lab)
 });
@@ -121,6 +123,27 @@ fn two_runs_differ_in_what_they_differ_in() {
     assert_eq!(diff["provenance"], json!({}), "trained alike");
     let (_, out, err) = exp(&["diff", a, a]);
     assert_eq!((out.as_str(), err.as_str()), ("", "they do not differ in anything\n"));
+}
+
+#[test]
+fn a_run_knows_by_what_it_was_made_and_no_secrets() {
+    let best = json_of(&["best", "tiny"]);
+    let id = best[0]["id"].as_str().unwrap();
+    let shown = json_of(&["show", id]);
+    let from = &shown["attempt_list"][0]["started"]["provenance"];
+    let command: Vec<&str> = from["command"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+    assert_eq!((command[1], *command.last().unwrap()), ("run", RUNS.0.path().to_str().unwrap()), "{command:?}");
+    assert_eq!(from["folder"], std::env::current_dir().unwrap().to_str().unwrap());
+    assert_eq!(from["program"], blake3::hash(&fs::read(env!("CARGO_BIN_EXE_exp")).unwrap()).to_string());
+    assert_eq!(from["environment"]["TZ"], "UTC");
+    assert!(!shown.to_string().contains(SECRET) && !shown.to_string().contains("MY_TOKEN"), "{shown}");
+    let head = Command::new("git").args(["rev-parse", "HEAD"]).output().ok().filter(|output| output.status.success());
+    match head {
+        Some(head) => assert_eq!(from["git"]["commit"], String::from_utf8_lossy(&head.stdout).trim()),
+        None => assert!(from["git"].is_null(), "no git here"),
+    }
+    let (_, text, _) = exp(&["show", id]);
+    assert!(text.lines().any(|line| line.starts_with("command       ") && line.contains(" run ")), "{text}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::needed_store;
 use crate::{
-    base::{Exit, Result, folders::Root, num},
+    base::{Exit, Result, folders::Root, num, provenance::Provenance},
     store::{AttemptRow, RunRow, Store},
     ui::{
         self, format,
@@ -127,6 +127,13 @@ fn provenance(store: &Store, runs: &[RunRow; 2]) -> Result<Vec<Line>> {
     add("host", &|a| a.started.host.clone().into());
     add("device", &|a| a.started.device.clone().into());
     add("threads", &|a| a.started.threads.into());
+    let from =
+        |name: fn(&Provenance) -> Value| move |a: &AttemptRow| a.started.provenance.as_ref().map_or(Value::Null, name);
+    add("program", &from(|p| p.program.clone().into()));
+    add("git", &from(|p| json!(p.git)));
+    add("folder", &from(|p| p.folder.clone().into()));
+    add("command", &from(|p| p.command.join(" ").into()));
+    add("environment", &from(|p| json!(p.environment)));
     let ready =
         |name: fn(&crate::event::Ready) -> Value| move |a: &AttemptRow| a.ready.as_ref().map_or(Value::Null, name);
     add("engine", &ready(|r| r.engine.clone().into()));

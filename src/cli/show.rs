@@ -3,7 +3,7 @@
 use super::{json, needed_store};
 use crate::{
     base::{Exit, Result, clock, folders::Root},
-    event::{IMPORT, RunState},
+    event::{IMPORT, RunState, Started},
     spec::identity::{FrozenRun, Imported},
     store::{RunRow, Store},
     ui::{
@@ -37,6 +37,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         ui::print(&head(root, &row, imported.as_ref()));
         ui::print(&settings(&row, imported.is_some()));
         ui::print(&attempts(&store, &row)?);
+        ui::print(&provenance(&store, &row)?);
         ui::print(&metrics(&store, &row)?);
         ui::print(&artifacts(&store, &row)?);
     }
@@ -103,6 +104,27 @@ fn attempts(store: &Store, row: &RunRow) -> Result<String> {
         words("ended"),
     ];
     Ok(format!("\n{}{warnings}", table::render(&columns, &rows)))
+}
+
+/// By what and from where the latest attempt was made; nothing where that is not known.
+fn provenance(store: &Store, row: &RunRow) -> Result<String> {
+    let last = store.attempts(&row.id)?.pop();
+    let Some(Started { version, provenance: Some(from), .. }) = last.map(|attempt| attempt.started) else {
+        return Ok(String::new());
+    };
+    let digits = |hash: &str| hash.chars().take(12).collect::<String>();
+    let git = from.git.as_ref().map_or(String::new(), |git| {
+        format!(", git {}{}", digits(&git.commit), if git.dirty { " with changes" } else { "" })
+    });
+    let variables: Vec<String> = from.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let lines = [
+        ("command", from.command.join(" ")),
+        ("given in", format!("{}{git}", from.folder)),
+        ("program", format!("exp {version}, blake3 {}", digits(&from.program))),
+        ("environment", variables.join(" ")),
+    ];
+    let shown = lines.into_iter().filter(|(_, value)| !value.is_empty());
+    Ok(format!("\n{}", shown.map(|(name, value)| format!("{name:<14}{value}\n")).collect::<String>()))
 }
 
 fn metrics(store: &Store, row: &RunRow) -> Result<String> {

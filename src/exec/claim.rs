@@ -14,6 +14,7 @@ use crate::{
         files::{self, Lock},
         folders::{Root, RunFolder},
         lease::{Fence, Held, Lease},
+        provenance::Provenance,
     },
     event::{Event, Outcome, Sink, Started},
     spec::identity::FrozenRun,
@@ -107,6 +108,7 @@ impl Claim {
             version: env!("CARGO_PKG_VERSION").into(),
             boot: me.boot.clone(),
             process_started: me.started,
+            provenance: Some(Provenance::here().clone()),
         };
         events.emit(&Event::Started(started), true)?;
         let device = device::local(&args.device, &args.id)?;

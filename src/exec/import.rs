@@ -13,6 +13,7 @@ use crate::{
         folders::{Root, RunFolder},
         lease::Fence,
         machine::Identity,
+        provenance::Provenance,
     },
     cost::Cost,
     data::tokenizer::{self, Tokenizer},
@@ -198,6 +199,7 @@ fn started() -> Started {
         version: env!("CARGO_PKG_VERSION").into(),
         boot: me.boot,
         process_started: me.started,
+        provenance: Some(Provenance::here().clone()),
     }
 }
 

@@ -30,7 +30,7 @@ use super::{
     worker,
 };
 use crate::{
-    base::{Context, Exit, Result, RunId, cgroup},
+    base::{Context, Exit, Result, RunId, cgroup, provenance::Provenance},
     event::{Event, Outcome},
 };
 
@@ -64,6 +64,7 @@ impl Executor for Process {
         // candle sizes its thread pools by this when it is first used.
         command.env("RAYON_NUM_THREADS", args.threads.to_string());
         command.envs(device::environment(&args.device, &args.id));
+        command.envs([Provenance::handed_down()]);
         if Arc::strong_count(&self.kills) == 1 {
             self.kills.forget(); // no worker of ours lives: whatever was killed until now was somebody else's
         }
