@@ -61,7 +61,8 @@ fn python() -> PathBuf {
 /// What no text becomes is left out.
 fn tokens_in_hex() -> String {
     let bpe = tiktoken_rs::r50k_base_singleton();
-    let hex = |id: u32| bpe.decode_bytes(&[id]).expect("a token").iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let hex =
+        |id: u32| bpe.decode_bytes(&[id]).expect("a token").iter().map(|b| format!("{b:02x}")).collect::<String>();
     (0..50_256).map(|id| hex(id) + "\n").collect()
 }
 

@@ -86,7 +86,8 @@ pub fn said(output: Output, words: &str, code: i32) -> String {
 /// Text of about so many bytes, with odd characters.
 pub fn text(seed: u64, bytes: usize) -> String {
     const WORDS: [&str; 16] = [
-        "the", " of", " to", "'s", " ", "\n", ".\r\n", " 春は", " été", " 12", "  ", "😀", " again", " (", ") ", "\u{a0}x",
+        "the", " of", " to", "'s", " ", "\n", ".\r\n", " 春は", " été", " 12", "  ", "😀", " again", " (", ") ",
+        "\u{a0}x",
     ];
     let mut rng = rng::stream(seed, "test/prepare");
     let mut text = String::new();
@@ -120,6 +121,7 @@ pub fn words(path: &Path) {
     let added = json!([{"id": 3, "content": "<eot>", "single_word": false, "lstrip": false, "rstrip": false,
         "normalized": false, "special": true}]);
     let model = json!({"type": "WordLevel", "vocab": {"<unk>": 0, "the": 1, "of": 2}, "unk_token": "<unk>"});
-    let whole = json!({"version": "1.0", "pre_tokenizer": {"type": "Whitespace"}, "added_tokens": added, "model": model});
+    let whole =
+        json!({"version": "1.0", "pre_tokenizer": {"type": "Whitespace"}, "added_tokens": added, "model": model});
     fs::write(path, whole.to_string()).unwrap();
 }

@@ -14,8 +14,7 @@ const EOT: u32 = 50_256;
 /// The files of the token cache for a text, and what is known of it.
 fn cached(lab: &Lab, path: &Path, tokenizer: TokenizerKind) -> ([Vec<u8>; 2], CorpusInfo) {
     let path = Some(path.display().to_string());
-    let tokenizer_file =
-        (tokenizer == TokenizerKind::File).then(|| lab.path("words.json").display().to_string());
+    let tokenizer_file = (tokenizer == TokenizerKind::File).then(|| lab.path("words.json").display().to_string());
     let config = DataConfig { corpus: CorpusKind::Text, path, tokenizer, tokenizer_file, ..DataConfig::default() };
     let cache = tempfile::tempdir().unwrap();
     let info = data::prepare(&config, cache.path()).unwrap();

@@ -61,7 +61,12 @@ fn lines_that_have_no_text_are_named_by_file_and_number() {
         refused(&lab, &format!("{name} --field text"), 3, &[&format!("{name}, line 3: {wanted}")]);
     }
     lab.write("packed.ndjson.zst", zstd(b"{\"text\": \"\xff\"}"));
-    refused(&lab, "packed.ndjson.zst --field text", 3, &["packed.ndjson.zst, line 1: it is not UTF-8 from its byte 10 on"]);
+    refused(
+        &lab,
+        "packed.ndjson.zst --field text",
+        3,
+        &["packed.ndjson.zst, line 1: it is not UTF-8 from its byte 10 on"],
+    );
     refused(&lab, "a.jsonl", 2, &["a.jsonl", "--field NAME"]);
     lab.write("folder/x.jsonl.gz", gzip(b"{}"));
     refused(&lab, "folder", 2, &["folder/x.jsonl.gz", "--field NAME"]);

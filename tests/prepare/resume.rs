@@ -52,7 +52,9 @@ fn kills_at_any_time_change_no_byte() {
     let lab = texts();
     for (tokenizer, separator) in [("char", "newline"), ("byte", "none")] {
         let words = |out: &str| {
-            format!("texts --out {out} --field text --tokenizer {tokenizer} --separator {separator} --threads 2 --save-every 0")
+            format!(
+                "texts --out {out} --field text --tokenizer {tokenizer} --separator {separator} --threads 2 --save-every 0"
+            )
         };
         let (straight, killed) = (format!("{tokenizer}-straight"), format!("{tokenizer}-killed"));
         let report = lab.report(&words(&straight));

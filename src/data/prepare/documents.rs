@@ -194,12 +194,7 @@ impl Lines {
                 return Ok(None);
             }
             let place = self.next;
-            self.next = Place {
-                offset: place.offset + line.len() as u64,
-                line: place.line + 1,
-                within: 0,
-                ..place
-            };
+            self.next = Place { offset: place.offset + line.len() as u64, line: place.line + 1, within: 0, ..place };
             let bare = if place.offset == 0 { line.strip_prefix(BOM).unwrap_or(&line) } else { &line };
             if bare.trim_ascii().is_empty() {
                 continue;

@@ -175,7 +175,8 @@ impl Stream {
             }
             _ => format!("{path}: its {what} cannot be read on after {at} bytes of text: {error}"),
         };
-        Error::new(Exit::Spec, reading(&self.path), why).hint("fetch or make the file again; `gzip -t` and `zstd -t` test one")
+        Error::new(Exit::Spec, reading(&self.path), why)
+            .hint("fetch or make the file again; `gzip -t` and `zstd -t` test one")
     }
 
     /// The file.
