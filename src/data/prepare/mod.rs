@@ -135,8 +135,8 @@ pub fn run(request: &Request, hooks: &Hooks) -> Result<Outcome> {
         };
     }
     inputs.notes.iter().for_each(|note| (hooks.say)(note));
-    let state = begin_or_go_on(&out, job, request, hooks)?;
-    let mut work = Work::new(request, hooks, &inputs.files, &out, state, &lock)?;
+    let state = begin_or_go_on(&out, &job, request, hooks)?;
+    let mut work = Work::new(request, hooks, (&job, inputs.files.as_slice()), &out, state, &lock)?;
     match work.run()? {
         Some(prepared) => Ok(Outcome::Done(prepared)),
         None => Ok(Outcome::Interrupted),
@@ -224,11 +224,11 @@ fn check_lines(files: &[PathBuf], field: Option<&str>) -> Result<()> {
 }
 
 /// Where the work begins: where it was interrupted, if it is the same work.
-fn begin_or_go_on(out: &Out, job: Job, request: &Request, hooks: &Hooks) -> Result<State> {
+fn begin_or_go_on(out: &Out, job: &Job, request: &Request, hooks: &Hooks) -> Result<State> {
     let earlier = out.load();
-    let difference = earlier.as_ref().and_then(|state| job.difference(&state.job));
+    let difference = earlier.as_ref().and_then(|(earlier, _)| job.difference(earlier));
     match (earlier, difference) {
-        (Some(state), None) => {
+        (Some((_, state)), None) => {
             let of: u64 = job.inputs().iter().map(|input| input.bytes).sum();
             let percent = 100.0 * state.read as f64 / of.max(1) as f64;
             (hooks.say)(&match state.phase {
@@ -245,9 +245,9 @@ fn begin_or_go_on(out: &Out, job: Job, request: &Request, hooks: &Hooks) -> Resu
             if !out.is_whole() && !request.force && out.stranger(true)?.is_some() {
                 return Err(is_other(out, None));
             }
-            out.clear()?;
+            out.begin(job)?;
             let phase = if matches!(request.source, Source::Char) { Phase::Alphabet } else { Phase::Tokens };
-            Ok(State::new(job, phase))
+            Ok(State::new(phase))
         }
     }
 }

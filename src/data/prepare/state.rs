@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! DIR/.lock                       held by whoever works
+//! DIR/.aside-prepare/job.json     what is worked on
 //! DIR/.aside-prepare/state.json   how far it is
 //! DIR/.aside-prepare/tokens.bin   the tokens so far; in the end those of the training split
 //! DIR/.aside-prepare/val.bin      in the end, those of the other
@@ -146,9 +147,7 @@ pub enum Phase {
 /// `state.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct State {
-    /// What is worked on.
-    pub job: Job,
-    /// The part of it.
+    /// The part of the work that is being done.
     pub phase: Phase,
     /// Where in the texts that is.
     pub cursor: Cursor,
@@ -174,10 +173,10 @@ pub struct State {
 
 impl State {
     /// Nothing is done yet.
-    pub fn new(job: Job, phase: Phase) -> Self {
+    pub fn new(phase: Phase) -> Self {
         let (cursor, alphabet, marks) = Default::default();
         let (read, token_bytes, tokens, chars, bytes, documents, seconds) = Default::default();
-        Self { job, phase, cursor, read, alphabet, token_bytes, tokens, chars, bytes, documents, seconds, marks }
+        Self { phase, cursor, read, alphabet, token_bytes, tokens, chars, bytes, documents, seconds, marks }
     }
 }
 
@@ -261,6 +260,10 @@ impl Out {
         self.0.join(format!("{}prepare", files::ASIDE))
     }
 
+    fn job(&self) -> PathBuf {
+        self.aside().join("job.json")
+    }
+
     fn state(&self) -> PathBuf {
         self.aside().join("state.json")
     }
@@ -292,16 +295,23 @@ impl Out {
         files::read_json(&self.file(RECORD)).ok()
     }
 
-    /// How far the work was when it was last interrupted, if it was; `None` where what is there does not fit what is told
-    /// of it.
-    pub fn load(&self) -> Option<State> {
+    /// What was worked on and how far it was when it was last interrupted, if it was; `None` where what is there does not
+    /// fit what is told of it.
+    pub fn load(&self) -> Option<(Job, State)> {
+        let job: Job = files::read_json(&self.job()).ok()?;
         let state: State = files::read_json(&self.state()).ok()?;
         let is_there = match state.phase {
             Phase::Alphabet => true,
-            Phase::Tokens => size(&self.tokens()) >= Some(state.tokens * state.token_bytes),
-            Phase::Split => self.stage(&state).is_some(),
+            Phase::Tokens => size(&self.tokens()).unwrap_or(0) >= state.tokens * state.token_bytes,
+            Phase::Split => self.stage(&job, &state).is_some(),
         };
-        is_there.then_some(state)
+        is_there.then_some((job, state))
+    }
+
+    /// Removes what was not whole, and keeps what is worked on from now on.
+    pub fn begin(&self, job: &Job) -> Result<()> {
+        self.clear()?;
+        files::write_json(&self.job(), job)
     }
 
     /// Makes the state durable.
@@ -320,9 +330,9 @@ impl Out {
     }
 
     /// How far the splitting is; `None` where the files are not what the state tells.
-    fn stage(&self, state: &State) -> Option<Stage> {
+    fn stage(&self, job: &Job, state: &State) -> Option<Stage> {
         let (all, token_bytes) = (state.tokens, state.token_bytes);
-        let train = state.job.train_tokens(all);
+        let train = job.train_tokens(all);
         let val = all - train;
         let is = |path: &Path, tokens: u64| size(path) == Some(tokens * token_bytes);
         let val_is_made = is(&self.val(), val) || is(&self.file("val.bin"), val);
@@ -336,11 +346,11 @@ impl Out {
 
     /// Moves what follows the training split to a file of its own, and makes both durable. Goes on where it was
     /// interrupted.
-    pub fn split(&self, state: &State, is_asked: &dyn Fn() -> bool) -> Result<End> {
-        if self.stage(state) == Some(Stage::Split) {
+    pub fn split(&self, job: &Job, state: &State, is_asked: &dyn Fn() -> bool) -> Result<End> {
+        if self.stage(job, state) == Some(Stage::Split) {
             return Ok(End::Reached);
         }
-        let keep = state.job.train_tokens(state.tokens) * state.token_bytes;
+        let keep = job.train_tokens(state.tokens) * state.token_bytes;
         let split = || -> io::Result<End> {
             let mut tokens = File::options().read(true).write(true).open(self.tokens())?;
             tokens.set_len(state.tokens * state.token_bytes)?;

@@ -20,7 +20,7 @@ use super::{
     input::Counter,
     pass::{self, End, Note},
     pieces::{Cursor, Cuts, Piece, Pieces},
-    state::{Mark, Out, Phase, Record, State, TOKENIZER},
+    state::{Job, Mark, Out, Phase, Record, State, TOKENIZER},
 };
 use crate::{
     base::{Context, Error, Exit, Result, files, lock::Lock, progress::Progress},
@@ -38,6 +38,7 @@ const STIR: Duration = Duration::from_secs(1);
 pub struct Work<'a> {
     request: &'a Request,
     hooks: &'a Hooks<'a>,
+    job: &'a Job,
     inputs: &'a [PathBuf],
     out: &'a Out,
     state: State,
@@ -61,7 +62,7 @@ impl<'a> Work<'a> {
     pub fn new(
         request: &'a Request,
         hooks: &'a Hooks<'a>,
-        inputs: &'a [PathBuf],
+        (job, inputs): (&'a Job, &'a [PathBuf]),
         out: &'a Out,
         state: State,
         lock: &'a Lock,
@@ -71,7 +72,7 @@ impl<'a> Work<'a> {
         let pool = pool.doing(Exit::Unexpected, || format!("starting {threads} threads"))?;
         let now = Instant::now();
         let (pool, before) = (Rc::new(pool), (state.seconds, now));
-        Ok(Self { request, hooks, inputs, out, state, before, pool, lock, saved: now })
+        Ok(Self { request, hooks, job, inputs, out, state, before, pool, lock, saved: now })
     }
 
     /// Does what is left; `None` where somebody asks to stop.
@@ -87,9 +88,9 @@ impl<'a> Work<'a> {
             return Ok(None);
         }
         let total = self.state.tokens;
-        let train_tokens = self.state.job.train_tokens(total);
+        let train_tokens = self.job.train_tokens(total);
         let Some(train_chars) = self.chars_before(train_tokens, &*tokenizer)? else { return Ok(None) };
-        if self.out.split(&self.state, self.hooks.is_asked)? == End::Asked {
+        if self.out.split(self.job, &self.state, self.hooks.is_asked)? == End::Asked {
             return Ok(None);
         }
         let prepared = Prepared {
@@ -124,7 +125,7 @@ impl<'a> Work<'a> {
             });
         if matches!(end, Ok(End::Reached)) {
             let alphabet = std::mem::take(&mut self.state.alphabet);
-            self.state = State { alphabet, ..State::new(self.state.job.clone(), Phase::Tokens) };
+            self.state = State { alphabet, ..State::new(Phase::Tokens) };
         }
         let saved = self.save(None);
         let end = end?;
@@ -147,7 +148,7 @@ impl<'a> Work<'a> {
             Ok(file)
         };
         let mut file = BufWriter::with_capacity(1 << 18, open().doing(Exit::Store, doing)?);
-        let eot = self.state.job.eot;
+        let eot = self.job.eot;
         let encode = |piece: Piece| encode(&piece, tokenizer, eot, width);
         let end = self.pass("tokenizing", self.state.cursor, tokenizer, encode, |work, note, made: Encoded| {
             file.write_all(&made.bytes).doing(Exit::Store, doing)?;
@@ -182,7 +183,7 @@ impl<'a> Work<'a> {
     /// asks to stop.
     fn chars_before(&mut self, count: u64, tokenizer: &dyn Tokenizer) -> Result<Option<u64>> {
         let Mark { mut tokens, mut chars, cursor } = self.state.marks.before(count);
-        let (eot, width) = (self.state.job.eot, self.state.token_bytes);
+        let (eot, width) = (self.job.eot, self.state.token_bytes);
         let encode = |piece: Piece| Ok((encode(&piece, tokenizer, eot, width)?, piece));
         let end = self.pass("splitting", cursor, tokenizer, encode, |_, _, (made, piece): (Encoded, Piece)| {
             if tokens + made.tokens < count {
@@ -200,7 +201,7 @@ impl<'a> Work<'a> {
             Source::File(file) => Some(file.content()),
             _ => None,
         };
-        let record = Record { job: self.state.job.clone(), prepared: prepared.clone() };
+        let record = Record { job: self.job.clone(), prepared: prepared.clone() };
         self.out.place(&record, file)?;
         let meta = Meta {
             vocab_size: prepared.vocab_size,
@@ -230,7 +231,7 @@ impl<'a> Work<'a> {
         counter.read.store(self.input_bytes(cursor.place.file), Ordering::Relaxed);
         let documents = Documents::at(self.inputs, cursor.place, request.field.as_deref(), &counter);
         let cuts = Cuts::of(&request.source, tokenizer);
-        let pieces = Pieces::new(documents, self.state.job.separator(), cuts, cursor);
+        let pieces = Pieces::new(documents, self.job.separator(), cuts, cursor);
         let (bar, of) = (Progress::of(what), self.input_bytes(self.inputs.len()));
         bar.at(self.state.read, of);
         let pool = Rc::clone(&self.pool);
@@ -278,7 +279,7 @@ impl<'a> Work<'a> {
     }
 
     fn check_inputs(&self) -> Result<()> {
-        match self.state.job.changed(self.inputs) {
+        match self.job.changed(self.inputs) {
             None => Ok(()),
             Some(path) => Err(Error::new(Exit::Spec, reading(path.as_ref()), "it changed while it was read")
                 .hint("the same command begins anew")),
@@ -287,7 +288,7 @@ impl<'a> Work<'a> {
 
     /// Bytes of the first files.
     fn input_bytes(&self, files: usize) -> u64 {
-        self.state.job.inputs()[..files].iter().map(|input| input.bytes).sum()
+        self.job.inputs()[..files].iter().map(|input| input.bytes).sum()
     }
 }
 
