@@ -114,6 +114,9 @@ pub enum Outcome {
 pub fn run(request: &Request, hooks: &Hooks) -> Result<Outcome> {
     let out = Out(request.out.clone());
     may_write(&out, request.force)?;
+    if let Source::File(file) = &request.source {
+        file.parse()?; // before anything is written
+    }
     let separation = request.separation()?;
     let inputs = Inputs::find(&request.paths, &request.out)?;
     check_lines(&inputs.files, request.field.as_deref())?;
