@@ -27,7 +27,7 @@
 //!
 //! External crates keep to their layer: candle in `model`, `engine` and `exec::device`; nvml-wrapper in `exec::device`;
 //! rusqlite in `store`; plotters in `report`; indicatif and comfy-table in `ui`; clap in `cli`; saphyr-parser and serde_yaml
-//! in `spec`; tiktoken-rs and tokenizers in `data::tokenizer`.
+//! in `spec`; tiktoken-rs and tokenizers in `data::tokenizer`; ureq in `data::fetch`, the only place that knows a network.
 //!
 //! # How data flows, one way
 //!
@@ -40,11 +40,12 @@
 //!
 //! # Who owns which file on disk
 //!
-//! [`base::folders`] names them all. A worker alone writes `attempt-K/`, `checkpoints/`, `samples/` and `tokenizer.json` of
-//! its run, or `exp import` before anybody sees the run; the scheduler writes `config.json` and the journals, to which `exp
-//! cancel` appends its requests, and by [`exec::slots`] who is on which device; [`store`] writes `exp.db`; [`data`] writes the
-//! token cache and the tokenizers' files, [`exec::device`] the measured peaks; `cli::report` and `cli::attention` write what
-//! [`report`] draws.
+//! [`base::folders`] names them all, those in the user's cache folder included, which [`data::shakespeare`] alone
+//! writes. A worker alone writes `attempt-K/`, `checkpoints/`, `samples/` and `tokenizer.json` of its run, or `exp
+//! import` before anybody sees the run; the scheduler writes `config.json` and the journals, to which `exp cancel`
+//! appends its requests, and by [`exec::slots`] who is on which device; [`store`] writes `exp.db`; [`data`] writes the
+//! token cache and the tokenizers' files, [`exec::device`] the measured peaks; `cli::report` and `cli::attention` write
+//! what [`report`] draws.
 //!
 //! # Where to start
 //!

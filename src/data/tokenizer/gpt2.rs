@@ -41,7 +41,7 @@ impl Gpt2 {
         Self { bpe, tokens, pairs }
     }
 
-    /// The first place at `at` or after it (and after the first character) that is
+    /// The first place at `at` or after it that is
     ///
     /// - before a white space with none behind it. GPT-2's pattern never matches across it: a word takes at most the one
     ///   space before it, and of longer white space the last character is left for what follows. The part before it ends
