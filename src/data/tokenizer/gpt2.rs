@@ -225,11 +225,8 @@ mod tests {
     #[test]
     fn a_text_without_spaces_is_cut_into_small_parts() {
         let gpt2 = tokenizer();
-        for text in [
-            "春眠不覺曉處處聞啼鳥夜來風雨聲花落知多少",
-            "나보기가역겨워가실때에는말없이고이보내드리우리다",
-            "tobeornottobethatisthequestionwhethertisnobler",
-        ] {
+        for text in ["春眠不覺曉處處聞啼鳥夜來風雨聲花落知多少", "나보기가역겨워가실때에는말없이고이보내드리우리다"]
+        {
             let text = text.repeat(2000);
             let longest = gpt2.chunks(&text, 100).iter().map(|part| part.len()).max();
             assert!(longest < Some(300), "{longest:?}: {}", &text[..30]);
