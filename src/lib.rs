@@ -27,7 +27,8 @@
 //!
 //! External crates keep to their layer: candle in `model`, `engine` and `exec::device`; nvml-wrapper in `exec::device`;
 //! rusqlite in `store`; plotters in `report`; indicatif and comfy-table in `ui`; clap in `cli`; saphyr-parser and serde_yaml
-//! in `spec`; tiktoken-rs and tokenizers in `data::tokenizer`; zstd in `data::prepare`.
+//! in `spec`; tiktoken-rs and tokenizers in `data::tokenizer`; zstd in `data::prepare`; ureq in `data::fetch`, the only place
+//! that knows a network.
 //!
 //! # How data flows, one way
 //!
@@ -40,11 +41,12 @@
 //!
 //! # Who owns which file on disk
 //!
-//! [`base::folders`] names them all. A worker alone writes `attempt-K/`, `checkpoints/`, `samples/` and `tokenizer.json` of
-//! its run, or `exp import` before anybody sees the run; the scheduler writes `config.json` and the journals, to which `exp
-//! cancel` appends its requests, and by [`exec::slots`] who is on which device; [`store`] writes `exp.db`; [`data`] writes the
-//! token cache and the tokenizers' files, and [`mod@data::prepare`] the folder that it is told to; [`exec::device`] writes the
-//! measured peaks; `cli::report` and `cli::attention` what [`report`] draws.
+//! [`base::folders`] names them all, those in the user's cache folder included, which [`data::shakespeare`] alone
+//! writes. A worker alone writes `attempt-K/`, `checkpoints/`, `samples/` and `tokenizer.json` of its run, or `exp
+//! import` before anybody sees the run; the scheduler writes `config.json` and the journals, to which `exp cancel`
+//! appends its requests, and by [`exec::slots`] who is on which device; [`store`] writes `exp.db`; [`data`] writes the
+//! token cache and the tokenizers' files, and [`mod@data::prepare`] the folder that it is told to; [`exec::device`]
+//! writes the measured peaks; `cli::report` and `cli::attention` what [`report`] draws.
 //!
 //! # Where to start
 //!

@@ -102,8 +102,13 @@ fn serve(mut stream: TcpStream, text: &[u8]) -> io::Result<()> {
         "/missing" => send("HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\n", b"none"),
         "/down" => send("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", b""),
         "/empty" => send("HTTP/1.1 204 No Content\r\n\r\n", b""),
-        "/moved" => send("HTTP/1.1 302 Found\r\nLocation: /good\r\nContent-Length: 0\r\n\r\n", b""),
-        "/circle" => send("HTTP/1.1 301 Moved Permanently\r\nLocation: /circle\r\nContent-Length: 0\r\n\r\n", b""),
+        "/moved" => {
+            send("HTTP/1.1 302 Found\r\nLocation: /good\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", b"")
+        }
+        "/circle" => send(
+            "HTTP/1.1 301 Moved Permanently\r\nLocation: /circle\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+            b"",
+        ),
         "/babble" => send("how do you do\r\n\r\n", b""),
         "/silent" => wait(&mut stream),
         "/stalled" => send(&head(text.len()), half).and_then(|()| wait(&mut stream)),
@@ -411,7 +416,7 @@ fn eight_processes_download_once_and_have_the_run_that_the_file_by_its_path_give
     let said: Vec<String> = outputs.iter().map(|o| String::from_utf8_lossy(&o.stderr).into_owned()).collect();
     assert!(outputs.iter().all(|output| output.status.success()), "{said:?}");
     assert_eq!(said.iter().filter(|said| said.contains("downloaded Tiny Shakespeare to")).count(), 1, "{said:?}");
-    assert_eq!(server.asked(), 1, "the redirect is followed on the same connection");
+    assert_eq!(server.asked(), 2, "once at the address that leads on, once where it leads");
     assert!(outputs.iter().all(|output| output.stdout == outputs[0].stdout));
 
     let id = |out: &str| serde_json::from_str::<serde_json::Value>(out).unwrap()["runs"][0]["id"].to_string();
