@@ -3,6 +3,9 @@
 //! The grammar stands in `playbook.grammar`, in a notation of its own. Choices are drawn with integer
 //! weights from a named stream, so a seed gives the same bytes on every machine. Each text has one derivation: its cost,
 //! the sum of -log2(weight / total) over all choices, is the entropy that no model can get below in the mean.
+//!
+//! It is made for comparing small models: there is more to learn in it than they learn in minutes (what belongs to each
+//! trade), and at many distances (clauses within clauses, each verb agreeing with words before them).
 
 #[cfg(test)]
 mod derivations;
