@@ -94,20 +94,27 @@ fn kills_at_any_time_change_no_byte() {
 fn who_is_asked_to_stop_does_and_the_same_command_goes_on() {
     let lab = texts();
     let words = |out: &str| format!("texts --out {out} --field text --tokenizer gpt2 --threads 1 --save-every 0");
-    for stop in [Signal::INT, Signal::TERM] {
-        let mut child = lab.command(&words("out")).spawn().unwrap();
-        let before = state(&lab, "out");
-        let is_new = || state(&lab, "out").filter(|now| Some(now) != before.as_ref());
-        until(&mut child, is_new).expect("it is at work");
-        signal(&child, stop);
-        let said = said(child.wait_with_output().unwrap(), "out", 130);
-        assert!(said.contains("the same command goes on from there"), "{said}");
-        assert!(lab.names("out") == [".aside-prepare", ".lock"], "{:?}", lab.names("out"));
-    }
-    let said = lab.prepare(&words("out"), 0);
-    assert!(said.contains("going on where it was interrupted, at "), "{said}");
     lab.prepare(&words("straight"), 0);
-    assert!(lab.tokens("out") == lab.tokens("straight"));
+    for stop in [Signal::INT, Signal::TERM] {
+        // On a machine that is busy elsewhere it may be done before it is asked.
+        let interrupted = (0..20).map(|n| format!("{stop:?}-{n}")).find(|out| {
+            let mut child = lab.command(&words(out)).spawn().unwrap();
+            until(&mut child, || state(&lab, out)).expect("it is at work");
+            signal(&child, stop);
+            let ended = child.wait_with_output().unwrap();
+            let is_done = ended.status.code() == Some(0);
+            if !is_done {
+                let said = said(ended, out, 130);
+                assert!(said.contains("the same command goes on from there"), "{said}");
+            }
+            !is_done
+        });
+        let out = interrupted.expect("it stops when it is asked");
+        assert!(lab.names(&out) == [".aside-prepare", ".lock"], "{:?}", lab.names(&out));
+        let said = lab.prepare(&words(&out), 0);
+        assert!(said.contains("going on where it was interrupted, at "), "{said}");
+        assert!(lab.tokens(&out) == lab.tokens("straight"));
+    }
 }
 
 /// Begins and stops in the middle.

@@ -25,7 +25,7 @@ pub const GPT2_EOT: u32 = VOCAB - 1;
 /// How much text a thread takes at a time, in bytes.
 const CHUNK: usize = 1 << 16;
 
-/// How much text a thread encodes at once where there is no place to cut it, in bytes: one long word takes some fifty
+/// How much text a thread encodes at once where there is no place to cut it, in bytes: one long word takes some thirty
 /// times its size of memory.
 const WINDOW: usize = 1 << 20;
 
@@ -167,8 +167,8 @@ mod tests {
     #[test]
     fn long_words_have_the_tokens_of_tiktoken() {
         let (bpe, gpt2) = (r50k_base_singleton(), tokenizer());
-        for unit in ["ab", "春", "-=", "a1", "\u{301}"] {
-            for count in [1, 7, 8, 15, 16, 49, 50, 99, 100, 101, 500] {
+        for unit in ["a", "ab", "春", "-=", "a1", "\u{301}", "thequickbrownfoxjumps", "antidisestablishmentarianism"] {
+            for count in [1, 7, 8, 15, 16, 49, 50, 99, 100, 101, 500, 3000] {
                 let text = unit.repeat(count);
                 assert_eq!(gpt2.encode(&text).unwrap(), bpe.encode_ordinary(&text), "{count} of {unit:?}");
             }

@@ -1,14 +1,14 @@
 //! GPT-2's tokens by their bytes, and how the bytes of a word are merged to tokens: the pair that makes the token with the
 //! lowest id first, as tiktoken does it.
 
-use std::sync::LazyLock;
+use std::{cmp::Reverse, collections::BinaryHeap, sync::LazyLock};
 
 use rustc_hash::FxHashMap;
-use tiktoken_rs::{CoreBPE, r50k_base_singleton};
+use tiktoken_rs::r50k_base_singleton;
 
 use super::VOCAB;
 
-/// Words from this length on, in bytes, are merged by tiktoken: its way takes n·log n steps, and not n².
+/// Words from this length on, in bytes, are merged in n·log n steps, and not in n², which are fewer below it.
 const LONG: usize = 100;
 
 /// How many words a cache holds before it begins anew.
@@ -23,7 +23,8 @@ pub struct Vocabulary {
     long: FxHashMap<Vec<u8>, u32>,
     /// Whether two bytes, the first times 256 plus the second, follow each other in some token.
     pairs: Vec<bool>,
-    bpe: &'static CoreBPE,
+    /// The length of the longest, in bytes.
+    longest: usize,
 }
 
 /// The one that there is, unpacked once per process.
@@ -42,7 +43,8 @@ pub static VOCABULARY: LazyLock<Vocabulary> = LazyLock::new(|| {
     for pair in tokens.iter().flat_map(|bytes| bytes.windows(2)) {
         pairs[pair_of(pair[0], pair[1])] = true;
     }
-    Vocabulary { tokens, short, long, pairs, bpe }
+    let longest = tokens.iter().map(Vec::len).max().unwrap_or(0);
+    Vocabulary { tokens, short, long, pairs, longest }
 });
 
 fn pair_of(first: u8, second: u8) -> usize {
@@ -79,6 +81,7 @@ impl Vocabulary {
     fn id(&self, bytes: &[u8]) -> Option<u32> {
         match key(bytes) {
             Some(key) => self.short.get(&key),
+            None if bytes.len() > self.longest => None,
             None => self.long.get(bytes),
         }
         .copied()
@@ -91,7 +94,7 @@ impl Vocabulary {
             match self.long.get(bytes) {
                 Some(id) => out.push(*id),
                 None if bytes.len() < LONG => self.merge(bytes, &mut cache.parts, out),
-                None => out.extend(self.bpe.encode_ordinary(word)),
+                None => self.merge_long(bytes, out),
             }
             return;
         };
@@ -128,5 +131,43 @@ impl Vocabulary {
             }
         }
         out.extend(parts.windows(2).filter_map(|part| self.id(&word[part[0].0..part[1].0])));
+    }
+
+    /// The same for one of many bytes: the pairs wait in a heap, and parts know their neighbours.
+    fn merge_long(&self, word: &[u8], out: &mut Vec<u32>) {
+        // Where the part ends that begins at a byte, and where the one before it begins; a part that was merged away has
+        // no end.
+        let mut ends: Vec<u32> = (1..=word.len() as u32).collect();
+        let mut before: Vec<u32> = (0..word.len() as u32).map(|at| at.saturating_sub(1)).collect();
+        let mut heap = BinaryHeap::with_capacity(word.len());
+        let end_of_next = |ends: &[u32], at: usize| ends.get(ends[at] as usize).copied();
+        let pair = |heap: &mut BinaryHeap<_>, ends: &[u32], at: usize| {
+            let Some(end) = end_of_next(ends, at) else { return };
+            // The lowest id first, and of equal ones the leftmost. The end tells whether it is still the same pair.
+            heap.extend(self.id(&word[at..end as usize]).map(|id| Reverse((id, at as u32, end))));
+        };
+        (0..word.len()).for_each(|at| pair(&mut heap, &ends, at));
+        while let Some(Reverse((_, at, end))) = heap.pop() {
+            let at = at as usize;
+            if ends[at] == 0 || end_of_next(&ends, at) != Some(end) {
+                continue;
+            }
+            let next = ends[at] as usize;
+            ends[next] = 0;
+            ends[at] = end;
+            if let Some(next) = before.get_mut(end as usize) {
+                *next = at as u32;
+            }
+            pair(&mut heap, &ends, at);
+            if at > 0 {
+                pair(&mut heap, &ends, before[at] as usize);
+            }
+        }
+        let mut at = 0;
+        while at < word.len() {
+            let end = ends[at] as usize;
+            out.extend(self.id(&word[at..end]));
+            at = end;
+        }
     }
 }
