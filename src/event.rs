@@ -73,7 +73,7 @@ pub struct Started {
     pub process_started: u64,
     /// By what command, program and state of the working folder. Older versions did not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub provenance: Option<Provenance>,
+    pub provenance: Option<Box<Provenance>>,
 }
 
 impl Started {

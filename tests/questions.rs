@@ -1,6 +1,5 @@
 //! What people ask of runs: lists with conditions, the best ones, differences, SQL.
 
-#[allow(dead_code)]
 mod lab;
 
 use std::{fs, process::Command, sync::LazyLock};

@@ -1,6 +1,5 @@
 //! `exp data ls`, `show` and `verify`: what there is to train on, and whether it is whole.
 
-#[allow(dead_code)]
 mod lab;
 
 use std::{fs, path::PathBuf};

@@ -1,6 +1,5 @@
 //! What a user of prepared tokens sees: folders with nanoGPT's `train.bin` and `val.bin`.
 
-#[allow(dead_code)]
 mod lab;
 
 use std::{

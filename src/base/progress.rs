@@ -26,9 +26,12 @@ impl Progress {
     }
 }
 
-static SHOW: OnceLock<fn(&str) -> Box<dyn Show>> = OnceLock::new();
+/// What shows a piece of work of that name.
+type Shower = fn(&str) -> Box<dyn Show>;
+
+static SHOW: OnceLock<Shower> = OnceLock::new();
 
 /// Has work shown from now on, once for the whole process.
-pub fn show_with(show: fn(&str) -> Box<dyn Show>) {
+pub fn show_with(show: Shower) {
     let _ = SHOW.set(show);
 }

@@ -128,7 +128,7 @@ fn provenance(store: &Store, runs: &[RunRow; 2]) -> Result<Vec<Line>> {
     add("device", &|a| a.started.device.clone().into());
     add("threads", &|a| a.started.threads.into());
     let from =
-        |name: fn(&Provenance) -> Value| move |a: &AttemptRow| a.started.provenance.as_ref().map_or(Value::Null, name);
+        |name: fn(&Provenance) -> Value| move |a: &AttemptRow| a.started.provenance.as_deref().map_or(Value::Null, name);
     add("program", &from(|p| p.program.clone().into()));
     add("git", &from(|p| json!(p.git)));
     add("folder", &from(|p| p.folder.clone().into()));

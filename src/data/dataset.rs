@@ -128,9 +128,9 @@ impl Dataset {
         let (mut found, mut done) = (BTreeSet::new(), 0);
         let mut tokens = Vec::with_capacity(PIECE);
         for split in &self.tokens {
-            for start in (0..split.len()).step_by(PIECE) {
+            for start in (0..split.count()).step_by(PIECE) {
                 at(done);
-                tokens.resize(PIECE.min(split.len() - start), 0);
+                tokens.resize(PIECE.min(split.count() - start), 0);
                 split.copy(start, &mut tokens);
                 // A piece may begin and end within a character.
                 found.extend(self.tokenizer.decode(&tokens).trim_matches(CUT).chars());
@@ -159,7 +159,7 @@ impl Dataset {
 /// Draws a window of what the pieces are together, and copies it and what follows its tokens to a row of the batch.
 fn fill_window(pieces: &[Tokens], rng: &mut impl RngCore, row: usize, batch: &mut Batch) {
     let context = batch.context;
-    let tokens: usize = pieces.iter().map(Tokens::len).sum();
+    let tokens: usize = pieces.iter().map(Tokens::count).sum();
     let start = rng::below(rng, tokens.saturating_sub(context) as u64) as usize;
     let row = row * context..(row + 1) * context;
     copy(pieces, start, &mut batch.x[row.clone()]);
@@ -169,8 +169,8 @@ fn fill_window(pieces: &[Tokens], rng: &mut impl RngCore, row: usize, batch: &mu
 /// Copies from token `start` on of what the pieces are together. Panics where they end before `out` is full.
 fn copy(pieces: &[Tokens], mut start: usize, mut out: &mut [u32]) {
     for piece in pieces {
-        let skipped = start.min(piece.len());
-        let here = (piece.len() - skipped).min(out.len());
+        let skipped = start.min(piece.count());
+        let here = (piece.count() - skipped).min(out.len());
         let (filled, rest) = mem::take(&mut out).split_at_mut(here);
         piece.copy(skipped, filled);
         (start, out) = (start - skipped, rest);

@@ -108,7 +108,7 @@ impl Claim {
             version: env!("CARGO_PKG_VERSION").into(),
             boot: me.boot.clone(),
             process_started: me.started,
-            provenance: Some(Provenance::here().clone()),
+            provenance: Some(Provenance::here().clone().into()),
         };
         events.emit(&Event::Started(started), true)?;
         let device = device::local(&args.device, &args.id)?;

@@ -199,7 +199,7 @@ fn started() -> Started {
         version: env!("CARGO_PKG_VERSION").into(),
         boot: me.boot,
         process_started: me.started,
-        provenance: Some(Provenance::here().clone()),
+        provenance: Some(Provenance::here().clone().into()),
     }
 }
 

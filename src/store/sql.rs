@@ -42,7 +42,7 @@ impl Store {
         let connection = open().map_err(|e| failed("opening", &self.path, e))?;
         let answer = || {
             let mut statement = connection.prepare(question)?;
-            let columns: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+            let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
             let mut found = statement.query([])?;
             let mut rows = Vec::new();
             while let Some(row) = found.next()? {

@@ -47,7 +47,7 @@ impl Tokens {
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.map.len() / self.width
     }
 

@@ -120,13 +120,13 @@ impl Meaning {
         let all = format!("exp tokens, format {FORMAT}\n{hashes}\nvocab_size {vocab_size}\ntokenizer {source}\n");
         let mut notes = self.notes.clone();
         notes.extend(self.only_in_val(&train.counts, &val.counts));
-        let val_tokens = tokens[1].len() as u64;
+        let val_tokens = tokens[1].count() as u64;
         Ok(CorpusInfo {
             name: folder.display().to_string(),
             hash: blake3::hash(all.as_bytes()).to_hex().to_string(),
             chars: train_chars + val_chars,
             vocab_size,
-            train_tokens: tokens[0].len() as u64,
+            train_tokens: tokens[0].count() as u64,
             val_tokens,
             chars_per_token: val_chars as f64 / val_tokens.max(1) as f64,
             bits_per_char: None,
