@@ -18,9 +18,9 @@
 //! model  ►                                          parameters: names, shapes, initialisation, files in and out
 //! kernels►                                          plain functions on slices
 //! cost   ► model, kernels                           parameters, FLOPs, bytes from a config alone
-//! data   ►                                          corpora, tokenizers, the token cache, the loader
+//! data   ►                                          corpora, tokenizers, the token cache, the loader; prepared tokens
 //! store  ►                                          the SQLite index: schema, write side, query side
-//! spec   ►                                          the YAML language: leaves, tree, grid, run ids, schema
+//! spec   ►                                          the YAML language: leaves, tree, grid, run ids, schema; expressions
 //! event  ►                                          what happened to a run: the link between worker, store and screen
 //! base   ►                                          errors and exit codes, files, folders, streams, clock, ids
 //! ```
@@ -41,11 +41,11 @@
 //!
 //! # Who owns which file on disk
 //!
-//! [`base::folders`] names them all, those in the user's cache folder included, which [`data::shakespeare`] alone
-//! writes. A worker alone writes `attempt-K/`, `checkpoints/`, `samples/` and `tokenizer.json` of its run, or `exp
+//! [`base::folders`] names what lies in a root and in the user's cache folder, which [`data::shakespeare`] alone writes. A worker alone writes `attempt-K/`, `checkpoints/`, `samples/` and `tokenizer.json` of its run, or `exp
 //! import` before anybody sees the run; the scheduler writes `config.json` and the journals, to which `exp cancel`
 //! appends its requests, and by [`exec::slots`] who is on which device; [`store`] writes `exp.db`; [`data`] writes the
-//! token cache and the tokenizers' files, and [`mod@data::prepare`] the folder that it is told to; [`exec::device`]
+//! token cache, what it has seen of prepared tokens and the tokenizers' files, and [`mod@data::prepare`] the folder that
+//! it is told to, all of whose names its `state` has; [`exec::device`]
 //! writes the measured peaks; `cli::report` and `cli::attention` what [`report`] draws.
 //!
 //! # Where to start
@@ -59,7 +59,9 @@
 //! | optimizer | [`spec::config`], [`kernels`], [`engine`]; `tests/optimizers.rs` |
 //! | kind of plot | `report/plots/`, one file each |
 //! | executor | [`exec`] |
-//! | corpus or tokenizer | [`data`] |
+//! | corpus or tokenizer | [`data`]; one that is downloaded, [`data::shakespeare`] |
+//! | column of lists, name in conditions | `cli/columns.rs`; function of conditions, [`spec::expr`] |
+//! | view for SQL | the next file of `store/migrations/` |
 //! | command | [`cli`], one file each |
 //! | metric | [`event`], `store` |
 //!

@@ -360,6 +360,14 @@ fn a_damaged_cache_is_made_again() {
             assert_eq!(whole(&place.open(&config)), before, "{name} {damaged:?}");
         }
     }
+    // Of the same length, too.
+    let path = folder.join("train.bin");
+    let mut content = fs::read(&path).unwrap();
+    content[1001] ^= 1;
+    fs::write(&path, content).unwrap();
+    assert_eq!(place.prepare(&config).unwrap(), info);
+    assert_eq!(whole(&place.open(&config)), before);
+
     let aside = folder.with_file_name(format!(".aside-{}", folder.file_name().unwrap().to_str().unwrap()));
     fs::create_dir_all(aside.join("rest of a killed process")).unwrap();
     fs::remove_dir_all(&folder).unwrap();

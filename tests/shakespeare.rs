@@ -311,7 +311,9 @@ fn a_spec_whose_text_cannot_be_had_says_so_where_it_names_it() {
         for verb in ["plan", "run"] {
             let (code, out, said) = user.answer(&url, &[verb, "spec.yaml"]);
             assert_eq!((code, out.as_str()), (Some(3), ""), "{said}");
-            let first = format!("error: reading the spec spec.yaml: downloading Tiny Shakespeare from {url}: {why}");
+            let first = format!(
+                "error: reading the spec spec.yaml: getting the corpus shakespeare: downloading Tiny Shakespeare from {url}: {why}"
+            );
             assert!(said.starts_with(&first), "{said}");
             assert!(said.contains("4 |   corpus: shakespeare\n  |           ^^^^^^^^^^^\nhint: "), "{said}");
             assert!(said.contains("`exp data add shakespeare --from FILE`"), "{said}");

@@ -46,7 +46,15 @@ fn a_corpus_is_shown_and_then_listed() {
 
     let (_, list) = data(&lab, &["ls"]);
     let kinds: Vec<_> = list.as_array().unwrap().iter().map(|item| (&item["kind"], &item["hash"])).collect();
-    assert_eq!(kinds, [(&"cached".into(), &shown["hash"]), (&"prepared".into(), &numbers["hash"])]);
+    assert_eq!(kinds, [(&"prepared".into(), &numbers["hash"]), (&"cached".into(), &shown["hash"])], "by name");
+
+    // The text by bytes and by characters has one hash: the folder tells them apart.
+    show(text.to_str().unwrap(), &[]);
+    let (code, why) = show(hash, &[]);
+    let why = why.as_str().unwrap();
+    assert!(code == Some(2) && why.contains("several begin so") && why.contains("(char)"), "{why}");
+    let folder = why.split(" (byte)").next().unwrap().rsplit([' ', ',']).next().unwrap();
+    assert_eq!(show(&folder[..12], &[]).1["tokenizer"], "byte");
 
     let (code, why) = show("nowhere", &[]);
     assert_eq!(code, Some(2));
@@ -71,7 +79,7 @@ fn what_is_damaged_changed_or_gone_is_named() {
     assert_eq!(faults(), (Some(0), vec![]));
 
     let (_, list) = data(&lab, &["ls"]);
-    let cached = PathBuf::from(list[0]["path"].as_str().unwrap()).join("val.bin");
+    let cached = PathBuf::from(list[1]["path"].as_str().unwrap()).join("val.bin");
     let mut content = fs::read(&cached).unwrap();
     content[7] ^= 1;
     fs::write(&cached, &content).unwrap();
@@ -94,4 +102,7 @@ fn what_is_damaged_changed_or_gone_is_named() {
     assert!(faults().1[0].contains("at byte 2 it has the id 9"), "{:?}", faults());
     fs::remove_file(tokens.join("val.bin")).unwrap();
     assert!(faults().1[0].contains("it has train.bin and no val.bin"), "{:?}", faults());
+    fs::remove_dir_all(&tokens).unwrap();
+    assert_eq!(faults(), (Some(5), vec!["it is gone, and forgotten now".into()]));
+    assert_eq!(faults(), (Some(0), vec![]));
 }

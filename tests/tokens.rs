@@ -64,6 +64,7 @@ impl Place {
     /// Message and hint of the error that it ends in.
     fn refusal(&self, tokenizer: TokenizerKind) -> String {
         let error = data::prepare(&self.config(tokenizer), &self.cache()).unwrap_err();
+        assert_eq!(error.exit, Exit::Spec, "{error}");
         format!("{error}\n{}", error.hint.clone().unwrap_or_default())
     }
 }
@@ -212,6 +213,8 @@ fn errors_name_the_file_and_the_place() {
     fs::remove_file(place.folder().join("val.bin")).unwrap();
     assert!(place.refusal(TokenizerKind::Char).contains("neither train.bin nor val.bin"));
 
+    place.write("train.bin", narrow(&[0, 1, 0]));
+    place.write("val.bin", narrow(&[1, 1]));
     for (meta, why) in [
         ("{", "meta.json: EOF while parsing"),
         ("{}", "missing field `vocab_size`"),
@@ -222,6 +225,8 @@ fn errors_name_the_file_and_the_place() {
         (r#"{"vocab_size": 2, "tokenizer": "char", "alphabet": "aa"}"#, "'a' stands there twice"),
         (r#"{"vocab_size": 2, "tokenizer": "char", "alphabet": "abc"}"#, "a vocabulary of 2, and `char` has 3 tokens"),
         (r#"{"vocab_size": 2, "tokenizer": "file"}"#, "tokenizer.json: there is no such file"),
+        ("[65]", "it is no JSON object"),
+        (r#"{"vocab_size": 2, "tokenizer": "char", "alphabet": ""}"#, "its `alphabet` has no character"),
         (r#"{"vocab_size": 2, "itos": {"x": "a"}}"#, r#"`itos` has "x" where an id should be"#),
     ] {
         place.write("meta.json", meta);
@@ -236,6 +241,15 @@ fn errors_name_the_file_and_the_place() {
     let refusal = place.refusal(TokenizerKind::Char);
     assert!(refusal.contains("meta.pkl: it calls posix.system"), "{refusal}");
 
+    // What might never end is not read.
+    fs::remove_file(place.folder().join("meta.pkl")).unwrap();
+    std::process::Command::new("mkfifo").arg(place.folder().join("meta.json")).status().unwrap();
+    assert!(place.refusal(TokenizerKind::Char).contains("meta.json: it is no regular file"));
+    fs::remove_file(place.folder().join("meta.json")).unwrap();
+    std::os::unix::fs::symlink("gone", place.folder().join("meta.json")).unwrap();
+    assert!(place.refusal(TokenizerKind::Char).contains("meta.json: No such file"), "a link to nothing is not nothing");
+    place.write("meta.pkl", "");
+
     let of = |path: &Path| {
         let config = DataConfig { path: Some(path.display().to_string()), ..place.config(TokenizerKind::Char) };
         let error = data::prepare(&config, &place.cache()).unwrap_err();
@@ -244,6 +258,32 @@ fn errors_name_the_file_and_the_place() {
     };
     assert!(of(&place.folder().join("meta.pkl")).contains("it is no folder"));
     assert!(of(&place.folder().join("gone")).contains("there is no such folder"));
+}
+
+#[test]
+fn numbers_of_characters_are_believed_where_they_can_be() {
+    let place = Place::with(&[0, 1, 0], &[1, 1]);
+    let meta = |train: u64, val: u64| {
+        json!({"vocab_size": 2, "tokenizer": "char", "alphabet": "ab", "train_chars": train, "val_chars": val})
+            .to_string()
+    };
+    place.write("meta.json", meta(9, 5));
+    assert_eq!((place.look().unwrap().chars, place.look().unwrap().chars_per_token), (14, 2.5));
+    for (train, val, why) in
+        [(0, 5, "`train_chars` is 0, for 3 tokens"), (9, u64::MAX, "`val_chars` is 18446744073709551615")]
+    {
+        place.write("meta.json", meta(train, val));
+        place.write("val.bin", narrow(&[1, 1])); // so that it is looked at again
+        let refusal = place.refusal(TokenizerKind::Char);
+        assert!(refusal.contains(why), "{refusal}");
+    }
+}
+
+#[test]
+fn a_folder_that_is_being_prepared_is_known() {
+    let place = Place::new();
+    fs::create_dir(place.folder().join(".aside-prepare")).unwrap();
+    assert!(place.refusal(TokenizerKind::Char).contains("`exp data prepare` was interrupted there"));
 }
 
 #[test]

@@ -19,6 +19,7 @@ pub mod progress;
 pub mod provenance;
 pub mod rng;
 pub mod tail;
+pub mod visible;
 pub mod wait;
 
 pub use error::{Context, Error, Exit, Result};

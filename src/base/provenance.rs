@@ -12,6 +12,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use super::machine;
+
+/// The longest command line that is kept, in bytes: the environment of a worker has to hold it.
+const LONGEST: usize = 16 << 10;
+
 /// The variable in which a scheduler tells its workers by what command they were started.
 const HANDED_DOWN: &str = "EXP_PROVENANCE";
 
@@ -35,14 +40,14 @@ const VARIABLES: [&str; 13] = [
 /// What was there when something was made.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Provenance {
-    /// The command line, the program's name first.
+    /// The command line, the program's name first; of a very long one the beginning.
     pub command: Vec<String>,
     /// The folder that it was given in.
     pub folder: String,
     /// The commit that the folder is at, where it is one of git's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<Git>,
-    /// blake3 of the program's file, in hex; empty where it cannot be read.
+    /// The first digits of the blake3 of the program's file; empty where that cannot be read.
     #[serde(default)]
     pub program: String,
     /// The variables of the environment that are kept, and set.
@@ -77,11 +82,18 @@ impl Provenance {
 
     fn found() -> Self {
         let environment = VARIABLES.iter().filter_map(|name| Some(((*name).to_owned(), env::var(name).ok()?)));
+        let mut left = LONGEST;
+        let words = env::args_os().map(|word| word.to_string_lossy().into_owned());
+        let fits = |word: &String| {
+            let fits = word.len() <= left;
+            left = left.saturating_sub(word.len());
+            fits
+        };
         Self {
-            command: env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+            command: words.take_while(fits).collect(),
             folder: env::current_dir().map_or_else(|_| String::new(), |path| path.display().to_string()),
             git: git(),
-            program: program().unwrap_or_default(),
+            program: machine::binary().to_owned(),
             environment: environment.collect(),
         }
     }
@@ -97,12 +109,4 @@ fn git() -> Option<Git> {
     let commit = text.trim();
     let dirty = commit.ends_with("-dirty");
     Some(Git { commit: commit.trim_end_matches("-dirty").to_owned(), dirty })
-}
-
-fn program() -> Option<String> {
-    let mut hasher = blake3::Hasher::new();
-    let running = std::path::PathBuf::from("/proc/self/exe");
-    let path = if running.exists() { running } else { env::current_exe().ok()? };
-    hasher.update_reader(std::fs::File::open(path).ok()?).ok()?;
-    Some(hasher.finalize().to_hex().to_string())
 }

@@ -3,7 +3,7 @@
 use super::{
     columns::Columns,
     json,
-    ls::{named, order},
+    ls::{direction, order},
     needed_store,
 };
 use crate::{
@@ -38,11 +38,10 @@ pub struct Args {
 /// Runs the command.
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let condition = args.condition.as_ref().map(|text| Expr::condition(text, &Columns)).transpose()?;
-    let by = named("--by", args.by.trim_start_matches('-'))?;
+    let (by, is_highest) = direction("--by", &args.by)?;
     if by.kind() != Kind::Number {
         return Err(Error::new(Exit::Usage, "reading --by", format!("`{}` is no number", args.by)));
     }
-    let is_highest = args.by.starts_with('-');
     let store = needed_store(root)?;
     let mut rows = store.runs(Some(&args.experiment))?;
     rows.retain(|row| condition.as_ref().is_none_or(|c| c.holds(&|index| Columns::value(index, row))));
@@ -69,7 +68,8 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         let settings = axes.iter().zip(names).filter_map(|(path, name)| Some((name, leaves.get(path)?)));
         let settings: Vec<String> = settings.map(|(name, value)| format!("{name} {}", format::value(value))).collect();
         let reached = format!("{} {}", args.by.trim_start_matches('-'), by.show(row));
-        ui::note(&format!("{}: {reached}; {}", row.id.short(), settings.join(", ")));
+        let all: Vec<String> = [reached].into_iter().chain(settings).collect();
+        ui::note(&format!("{}: {}", row.id.short(), all.join(", ")));
     }
     Ok(Exit::Done)
 }

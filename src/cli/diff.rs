@@ -102,9 +102,9 @@ fn metrics(store: &Store, runs: &[RunRow; 2]) -> Result<Vec<Line>> {
     let number = |x: Option<f64>| x.map_or(Value::Null, num::json);
     add("step", &|run| run.step.into());
     add("params", &|run| run.ready.as_ref().map_or(Value::Null, |ready| ready.params.into()));
-    add("best val loss", &|run| number(run.best.map(|best| best.1)));
-    add("best step", &|run| run.best.map_or(Value::Null, |best| best.0.into()));
-    add("tokens per second", &|run| number(run.tokens_per_second));
+    add("best_val_loss", &|run| number(run.best.map(|best| best.1)));
+    add("best_step", &|run| run.best.map_or(Value::Null, |best| best.0.into()));
+    add("tokens_per_second", &|run| number(run.tokens_per_second));
     let curves = [store.metrics(&runs[0].id)?, store.metrics(&runs[1].id)?];
     let names: std::collections::BTreeSet<_> = curves.iter().flat_map(|curves| curves.keys()).collect();
     for name in names {
@@ -127,8 +127,9 @@ fn provenance(store: &Store, runs: &[RunRow; 2]) -> Result<Vec<Line>> {
     add("host", &|a| a.started.host.clone().into());
     add("device", &|a| a.started.device.clone().into());
     add("threads", &|a| a.started.threads.into());
-    let from =
-        |name: fn(&Provenance) -> Value| move |a: &AttemptRow| a.started.provenance.as_deref().map_or(Value::Null, name);
+    let from = |name: fn(&Provenance) -> Value| {
+        move |a: &AttemptRow| a.started.provenance.as_deref().map_or(Value::Null, name)
+    };
     add("program", &from(|p| p.program.clone().into()));
     add("git", &from(|p| json!(p.git)));
     add("folder", &from(|p| p.folder.clone().into()));

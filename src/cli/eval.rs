@@ -90,7 +90,9 @@ impl Args {
             None if self.all || !is_own || split == Split::Whole => Windows::All,
             None => Windows::AsTrained,
         };
-        let text = Text { changed: self.changed(run, &config), val_fraction: config.data.val_fraction, split };
+        let is_prepared = config.data.corpus == CorpusKind::Tokens;
+        let changed = self.changed(run, &config);
+        let text = Text { changed, val_fraction: config.data.val_fraction, is_prepared, split };
         let request = Request {
             which: self.checkpoint,
             text: (!is_own).then_some(config.data),
@@ -159,6 +161,8 @@ struct Text {
     /// Settings that are not the run's.
     changed: Map<String, Value>,
     val_fraction: f64,
+    /// Whether its tokens lie in two files.
+    is_prepared: bool,
     split: Split,
 }
 
@@ -173,6 +177,7 @@ impl Text {
         let percent = |share: f64| (1000.0 * share).round() / 10.0;
         let part = match self.split {
             Split::Whole => "the whole of it".to_owned(),
+            split if self.is_prepared => format!("{split}.bin of it", split = split.word()),
             Split::Val => format!("val split, the last {} % of it", percent(self.val_fraction)),
             Split::Train => format!("train split, the first {} % of it", percent(1.0 - self.val_fraction)),
         };

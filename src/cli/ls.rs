@@ -35,7 +35,7 @@ pub struct Args {
     sort: Vec<String>,
 
     /// What to show of them: id,layers,lr,best_val_loss,state
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "json")]
     columns: Vec<String>,
 
     /// Print JSON
@@ -46,7 +46,7 @@ pub struct Args {
 /// Runs the command.
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let filter = args.filter.as_ref().map(|text| Expr::condition(text, &Columns)).transpose()?;
-    let sort = args.sort.iter().map(|name| direction(name)).collect::<Result<Vec<_>>>()?;
+    let sort = args.sort.iter().map(|name| direction("--sort", name)).collect::<Result<Vec<_>>>()?;
     let shown_columns = args.columns.iter().map(|name| named("--columns", name)).collect::<Result<Vec<_>>>()?;
     // Nothing was ever run under this root: no runs for all, an error for one experiment.
     let store = if args.experiment.is_some() { Some(needed_store(root)?) } else { current_store(root)? };
@@ -72,7 +72,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
 }
 
 /// What a name of an option stands for.
-pub fn named(option: &str, name: &str) -> Result<Shown> {
+fn named(option: &str, name: &str) -> Result<Shown> {
     Columns::look_up(name).map_err(|(why, hint)| {
         let error = Error::new(Exit::Usage, format!("reading {option}"), why);
         hint.map_or(error.clone(), |hint| error.hint(hint))
@@ -80,10 +80,10 @@ pub fn named(option: &str, name: &str) -> Result<Shown> {
 }
 
 /// By what to sort, and whether the greatest comes first.
-fn direction(name: &str) -> Result<(Shown, bool)> {
+pub fn direction(option: &str, name: &str) -> Result<(Shown, bool)> {
     match name.strip_prefix('-') {
-        Some(name) => Ok((named("--sort", name)?, true)),
-        None => Ok((named("--sort", name)?, false)),
+        Some(name) => Ok((named(option, name)?, true)),
+        None => Ok((named(option, name)?, false)),
     }
 }
 
@@ -141,8 +141,11 @@ pub fn table(store: &Store, rows: &[RunRow]) -> Result<String> {
             if several {
                 let axes = known.iter().find(|e| e.name == experiment(r)).map_or(&[][..], |e| &e.axes);
                 let is_own = |path: &str| axes.iter().any(|axis| axis == path) || is_unusual(path, r);
-                let own = differing.iter().zip(&names).filter(|(path, _)| is_own(path));
-                let settings = own.map(|(path, name)| format!("{name}={}", value(path))).collect::<Vec<_>>().join(" ");
+                let mut own: Vec<_> = differing.iter().zip(&names).filter(|(path, _)| is_own(path)).collect();
+                // What the experiment varies comes first, in its order.
+                own.sort_by_key(|(path, _)| axes.iter().position(|axis| axis == *path).unwrap_or(axes.len()));
+                let settings =
+                    own.into_iter().map(|(path, name)| format!("{name}={}", value(path))).collect::<Vec<_>>().join(" ");
                 let settings = if is_imported(r) { imported(r) } else { settings };
                 row.extend([experiment(r), format::short(&settings, 48)]);
             } else {

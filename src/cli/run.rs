@@ -7,7 +7,7 @@ use std::{
 
 use super::{json, ls, report};
 use crate::{
-    base::{Exit, Result, RunId, clock, folders::Root},
+    base::{Exit, Result, RunId, clock, folders::Root, provenance::Provenance},
     event::{Expansion, RunState},
     sched::{self, PlannedRun, Reason},
     spec,
@@ -75,6 +75,7 @@ impl Args {
 
 /// Runs the command.
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
+    std::thread::spawn(Provenance::here); // git may take a while; who needs it waits
     let sweep = args.spec.load()?;
     let mut store = Store::open(root)?;
     store.sync()?;

@@ -1,6 +1,7 @@
 //! `exp sample RUN`: let a run's model write.
 
 use std::{
+    io::IsTerminal,
     thread,
     time::{Duration, Instant},
 };
@@ -12,7 +13,7 @@ use super::{
     prompt::{Given, from_standard_input},
 };
 use crate::{
-    base::{Error, Exit, Result, folders::Root},
+    base::{Error, Exit, Result, folders::Root, visible::visible},
     data::tokenizer::{TextStream, Tokenizer},
     spec::identity::FrozenRun,
     train::{
@@ -131,7 +132,8 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let mut samples = Vec::new();
     for index in 0..args.count {
         let is_read = args.json || index == 0 || ui::try_print(BETWEEN);
-        let out = Output { tokenizer: tokenizer.as_deref(), shown: !args.json };
+        let to_terminal = std::io::stdout().is_terminal();
+        let out = Output { tokenizer: tokenizer.as_deref(), shown: !args.json, to_terminal };
         match is_read.then(|| write(&mut writer, &prompt, args, &sampling, index, &out)).transpose()?.flatten() {
             Some(sample) => samples.push(sample),
             None => return Ok(Exit::Done), // nobody reads it any more
@@ -170,6 +172,8 @@ fn prompt(given: Option<Prompt>, trained: &Trained, tokenizer: Option<&dyn Token
 struct Output<'a> {
     tokenizer: Option<&'a dyn Tokenizer>,
     shown: bool,
+    /// Whether it is a terminal, which what a model writes must not steer.
+    to_terminal: bool,
 }
 
 /// Writes one text; `None` where nobody reads on.
@@ -185,7 +189,8 @@ fn write(
     let mut text = String::new();
     let mut give = |piece: &str| {
         text += piece;
-        !out.shown || ui::try_print(piece)
+        let shown = if out.to_terminal { visible(piece) } else { piece.into() };
+        !out.shown || ui::try_print(&shown)
     };
     let ids = |ids: &[u32]| ids.iter().map(|id| format!("{id} ")).collect::<String>();
     let mut is_read = give(&out.tokenizer.map_or_else(|| ids(prompt), |tokenizer| tokenizer.decode(prompt)));

@@ -4,7 +4,8 @@ use serde_json::{Map, Value};
 
 use super::needed_store;
 use crate::{
-    base::{Exit, Result, folders::Root},
+    base::{Error, Exit, Result, folders::Root},
+    report::csv,
     store::Answer,
     ui::{
         self,
@@ -31,6 +32,7 @@ pub struct Args {
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let answer = needed_store(root)?.ask(&args.query)?;
     if args.json {
+        named_apart(&answer.columns)?;
         ui::print_json(&answer.rows.iter().map(|row| object(&answer.columns, row)).collect());
     } else if args.csv {
         ui::print(&csv(&answer));
@@ -38,6 +40,15 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         ui::print(&table(&answer));
     }
     Ok(Exit::Done)
+}
+
+/// An object has each name once.
+fn named_apart(columns: &[String]) -> Result<()> {
+    let twice = columns.iter().enumerate().find(|(i, name)| columns[..*i].contains(name));
+    twice.map_or(Ok(()), |(_, name)| {
+        Err(Error::new(Exit::Usage, "writing the answer as JSON", format!("two of its columns are called {name:?}"))
+            .hint("name them in the query: SELECT a.id AS a, b.id AS b"))
+    })
 }
 
 fn object(columns: &[String], row: &[Value]) -> Value {
@@ -62,11 +73,6 @@ fn table(Answer { columns, rows }: &Answer) -> String {
 }
 
 fn csv(Answer { columns, rows }: &Answer) -> String {
-    let quoted = |text: String| match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text,
-    };
-    let line = |cells: Vec<String>| cells.into_iter().map(quoted).collect::<Vec<_>>().join(",") + "\r\n";
-    let head = line(columns.clone());
-    head + &rows.iter().map(|row| line(row.iter().map(plain).collect())).collect::<String>()
+    let rows = rows.iter().map(|row| csv::line(row.iter().map(plain)));
+    csv::line(columns.iter().cloned()) + &rows.collect::<String>()
 }

@@ -30,6 +30,7 @@ use super::{
     dataset::Prepared,
     name_only_in_val, oddities,
     tokenizer::{Source, Tokenizer},
+    tokens::Tokens,
 };
 use crate::{
     base::{
@@ -37,13 +38,16 @@ use crate::{
         files::{self, Lock},
         lease,
         progress::Progress,
-        wait::Wait,
+        wait::{self, Wait},
     },
     spec::config::{DataConfig, TokenizerKind},
 };
 
 /// The version of the format and of the rules that tokens follow from; part of the key.
 const FORMAT: u32 = 1;
+
+/// Up to how many bytes tokens are hashed whenever they are used.
+const SMALL: u64 = 256 << 20;
 
 /// How much text is tokenized at a time, in bytes, where the tokenizer lets a text be cut.
 const PIECE: usize = 1 << 20;
@@ -66,10 +70,10 @@ struct Stored {
 }
 
 impl Stored {
-    fn prepared(self, folder: &Path, source: Source) -> Prepared {
-        let files = ["train.bin", "val.bin"].map(|name| folder.join(name));
+    fn prepared(self, folder: &Path, source: Source) -> Result<Prepared> {
         let Self { token_bytes, alphabet, info, .. } = self;
-        Prepared { files, token_bytes, info, source, alphabet }
+        let [train, val] = ["train.bin", "val.bin"].map(|name| Tokens::map(&folder.join(name), token_bytes));
+        Ok(Prepared { tokens: [train?, val?], info, source, alphabet })
     }
 
     /// The files of tokens and their sizes in bytes.
@@ -90,13 +94,13 @@ pub fn find_or_make(
     let source = source.map_or_else(|| Source::of(config), Ok)?;
     let key = corpus.key()?;
     let (folder, lock) = places(config, &key, &source.key(), cache);
-    let mut stored = match load(&folder) {
+    let mut stored = match sound(&folder) {
         Some(stored) => stored,
         None => {
             corpus.fetch(is_asked)?;
             let what = format!("tokenizes the corpus {}", corpus.name());
             let lock = Wait { what: &what, patience: 2 * lease::period(), is_asked }.take(&lock)?;
-            match load(&folder) {
+            match sound(&folder) {
                 Some(stored) => stored,
                 None => make(&*corpus, &key, config, &source, &folder, lock.as_ref())?,
             }
@@ -104,7 +108,7 @@ pub fn find_or_make(
     };
     stored.info.name = corpus.name(); // two paths may have one text
     stored.info.notes.extend(corpus.notes());
-    Ok(stored.prepared(&folder, source))
+    stored.prepared(&folder, source)
 }
 
 /// A folder of the cache, as those see it who look after data.
@@ -140,8 +144,11 @@ impl Kept {
     }
 
     /// The tokens; as numbers, where the file of their tokenizer is not known. `None` where it is not whole.
-    pub fn prepared(self) -> Option<Prepared> {
-        let stored = self.stored?;
+    ///
+    /// # Errors
+    /// [`Exit::Store`] where it cannot be read.
+    pub fn prepared(self) -> Result<Option<Prepared>> {
+        let Some(stored) = self.stored else { return Ok(None) };
         let source = match (stored.tokenizer, &stored.alphabet) {
             (TokenizerKind::Char, Some(alphabet)) => Source::Alphabet(alphabet.clone()),
             (TokenizerKind::Byte, _) => Source::Byte,
@@ -150,7 +157,7 @@ impl Kept {
                 Source::Numbers(stored.info.vocab_size)
             }
         };
-        Some(stored.prepared(&self.folder, source))
+        stored.prepared(&self.folder, source).map(Some)
     }
 
     /// What is wrong with it, found by reading all of it.
@@ -196,6 +203,21 @@ fn load(folder: &Path) -> Option<Stored> {
     let stored: Stored = files::read_json(&folder.join("info.json")).ok()?;
     let whole = |(name, size)| fs::metadata(folder.join(name)).is_ok_and(|file| file.len() == size);
     (stored.format == FORMAT && stored.sizes().into_iter().all(whole)).then_some(stored)
+}
+
+/// The same, where its files are what was written as well. Of large ones only the lengths are looked at: `exp data verify`
+/// reads those.
+fn sound(folder: &Path) -> Option<Stored> {
+    let stored = load(folder)?;
+    let bytes: u64 = stored.sizes().iter().map(|(_, bytes)| bytes).sum();
+    let hashes = stored.blake3.as_ref().filter(|_| bytes <= SMALL);
+    let is_as_written =
+        |((name, _), expected): (_, &String)| hash_file(&folder.join(name)).is_ok_and(|hash| hash == *expected);
+    if hashes.is_some_and(|hashes| !stored.sizes().into_iter().zip(hashes).all(is_as_written)) {
+        wait::say(&format!("{} is not what was written: it is made again", folder.display()));
+        return None;
+    }
+    Some(stored)
 }
 
 /// A folder that is removed unless it gets another name. Who has the lock clears what a killed one left there.
@@ -260,7 +282,7 @@ fn hash_file(path: &Path) -> Result<String> {
 
 /// Gives a whole folder its name, unless somebody else made the same meanwhile.
 fn put_in_place(aside: &Path, folder: &Path) -> io::Result<()> {
-    if load(folder).is_some() {
+    if sound(folder).is_some() {
         return Ok(());
     }
     if folder.exists() {

@@ -2,11 +2,7 @@
 //!
 //! A batch is a pure function of its arguments: nothing of the loader needs to be saved to resume a run exactly.
 
-use std::{
-    collections::BTreeSet,
-    mem,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, mem, path::Path};
 
 use rand_chacha::rand_core::RngCore;
 
@@ -27,12 +23,10 @@ use crate::{
 /// The seed of the evaluation windows, the same for every run.
 const EVAL_SEED: u64 = 0;
 
-/// Where the tokens of a corpus lie, and what is known of them.
+/// The tokens of a corpus, and what is known of them.
 pub struct Prepared {
-    /// The files of the training and of the validation split.
-    pub files: [PathBuf; 2],
-    /// Bytes per token: 2 or 4.
-    pub token_bytes: u64,
+    /// Of the training and of the validation split.
+    pub tokens: [Tokens; 2],
     /// What is known of the corpus.
     pub info: CorpusInfo,
     /// What its tokenizer is made from.
@@ -51,11 +45,8 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    pub(super) fn open(
-        Prepared { files: [train, val], token_bytes, info, source, alphabet }: Prepared,
-    ) -> Result<Self> {
+    pub(super) fn open(Prepared { tokens, info, source, alphabet }: Prepared) -> Result<Self> {
         let tokenizer = source.restore(alphabet.as_deref())?;
-        let tokens = [Tokens::map(&train, token_bytes)?, Tokens::map(&val, token_bytes)?];
         Ok(Self { info, source, tokenizer, tokens })
     }
 
@@ -124,17 +115,19 @@ impl Dataset {
     /// The characters that occur in the text of the tokens, found by decoding all of them; `at` hears how many are done.
     pub fn characters(&self, at: &mut dyn FnMut(u64)) -> BTreeSet<char> {
         const PIECE: usize = 1 << 16;
+        const OVERLAP: usize = 16; // more than a character has
         const CUT: char = char::REPLACEMENT_CHARACTER;
         let (mut found, mut done) = (BTreeSet::new(), 0);
         let mut tokens = Vec::with_capacity(PIECE);
         for split in &self.tokens {
             for start in (0..split.count()).step_by(PIECE) {
                 at(done);
-                tokens.resize(PIECE.min(split.count() - start), 0);
-                split.copy(start, &mut tokens);
-                // A piece may begin and end within a character.
+                // A piece may begin and end within a character; then the piece before it has it whole, or this one.
+                let from = start.saturating_sub(OVERLAP);
+                tokens.resize((PIECE + OVERLAP).min(split.count() - from), 0);
+                split.copy(from, &mut tokens);
                 found.extend(self.tokenizer.decode(&tokens).trim_matches(CUT).chars());
-                done += tokens.len() as u64;
+                done += PIECE as u64;
             }
         }
         found

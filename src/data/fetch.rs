@@ -7,7 +7,7 @@ use std::{
     io::{ErrorKind, Read},
     net::IpAddr,
     path::Path,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use sha2::{Digest, Sha256};
@@ -23,6 +23,9 @@ use crate::base::{
 
 /// How many redirects are followed.
 const REDIRECTS: u32 = 5;
+
+/// How many time-outs a whole download may take: a server that sends a byte now and then is as good as none.
+const PATIENCE: u32 = 20;
 
 /// How much is read at a time, in bytes.
 const BLOCK: usize = 1 << 16;
@@ -127,13 +130,18 @@ impl Remote<'_> {
 
     /// The file's content from its address.
     fn download(&self, lock: Option<&Lock>, is_asked: &dyn Fn() -> bool) -> Result<Vec<u8>> {
-        let error =
-            |exit: Exit, why: String| Error::new(exit, format!("downloading {} from {}", self.name, self.url), why);
+        let error = |exit: Exit, why: String| {
+            Error::new(exit, format!("downloading {} from {}", self.name, self.address()), why)
+        };
         let progress = Progress::of(&format!("downloading {}", self.name));
         progress.at(0, self.bytes);
         let mut body = self.answer().map_err(|why| error(Exit::Spec, why))?.into_reader();
-        let (mut content, mut block) = (Vec::new(), vec![0; BLOCK]);
+        let (mut content, mut block, begun) = (Vec::new(), vec![0; BLOCK], Instant::now());
         loop {
+            if begun.elapsed() > PATIENCE * self.timeout {
+                let (seconds, so_far) = (begun.elapsed().as_secs(), grouped(content.len() as u64));
+                return Err(error(Exit::Spec, format!("it is too slow: {so_far} bytes came in {seconds} s")));
+            }
             if is_asked() {
                 return Err(error(Exit::Interrupted, "asked to stop".into()));
             }
@@ -156,6 +164,16 @@ impl Remote<'_> {
         match self.differs(&content) {
             None => Ok(content),
             Some(why) => Err(error(Exit::Spec, format!("that is another file: {why}"))),
+        }
+    }
+
+    /// The address without the name and password that it may have.
+    fn address(&self) -> String {
+        let (scheme, rest) = self.url.split_once("://").unwrap_or(("", self.url));
+        let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        match host.rsplit_once('@') {
+            Some((_, host)) => format!("{scheme}://{host}{path}"),
+            None => self.url.to_owned(),
         }
     }
 
@@ -197,7 +215,7 @@ impl Remote<'_> {
             (ureq::Error::HostNotFound, _) => "there is no server of that name".into(),
             (ureq::Error::BadUri(_) | ureq::Error::Http(_), _) => "an address begins with http:// or https://".into(),
             (ureq::Error::TooManyRedirects, _) => {
-                format!("it leads on from address to address, more than {REDIRECTS} times")
+                format!("it leads on to an address that is not followed, or more than {REDIRECTS} times")
             }
             (other, _) => other.to_string(),
         }

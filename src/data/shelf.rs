@@ -52,6 +52,10 @@ impl Item {
         match &self.kind {
             Kind::Text => Ok(shakespeare::fault(&self.path)?.into_iter().collect()),
             Kind::Cached(kept) => kept.faults(),
+            Kind::Prepared(seen) if seen.is_gone() => {
+                seen.forget()?;
+                Ok(vec!["it is gone, and forgotten now".into()])
+            }
             Kind::Prepared(seen) => Ok(seen.faults()),
         }
     }
@@ -71,7 +75,7 @@ impl Item {
     pub fn open(self, cache: &Path) -> Result<Option<Dataset>> {
         match self.kind {
             Kind::Text => Ok(None),
-            Kind::Cached(kept) => kept.prepared().map(Dataset::open).transpose(),
+            Kind::Cached(kept) => kept.prepared()?.map(Dataset::open).transpose(),
             Kind::Prepared(seen) => super::open(&seen.config, cache, &|| false).map(Some),
         }
     }
@@ -107,6 +111,9 @@ pub fn items(cache: &Path) -> Result<Vec<Item>> {
         let (name, hash) = (Some(seen.info.name.clone()), Some(seen.info.hash.clone()));
         items.push(Item { name, hash, bytes: size(&path), path, info, tokenizer, kind: Kind::Prepared(seen) });
     }
+    items.sort_by(|a, b| {
+        (&a.name, a.tokenizer.map(TokenizerKind::word)).cmp(&(&b.name, b.tokenizer.map(TokenizerKind::word)))
+    });
     Ok(items)
 }
 

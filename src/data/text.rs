@@ -162,7 +162,13 @@ pub(super) const HEAD: u64 = 8000;
 /// Says that a file has a byte that is no UTF-8.
 pub(super) fn not_utf8(path: &Path, at: u64, byte: u8) -> Error {
     let why = format!("{} is not UTF-8: byte {at} is {byte:#04x}", path.display());
-    Error::new(Exit::Spec, reading(path), why).hint("convert it, for example with iconv -f latin1 -t utf-8")
+    let hint = match (at, byte) {
+        (0, 0xff | 0xfe) => "it looks like UTF-16: iconv -f utf-16 -t utf-8 converts it",
+        (1, 0x8b) => "it looks like gzip: `exp data prepare` reads it, or gunzip",
+        (1, 0xb5) => "it looks like zstd: `exp data prepare` reads it, or unzstd",
+        _ => "convert it, for example with iconv -f latin1 -t utf-8",
+    };
+    Error::new(Exit::Spec, reading(path), why).hint(hint)
 }
 
 pub(super) fn opening(path: &Path) -> String {

@@ -55,7 +55,7 @@ fn float(x: Option<f64>) -> String {
 }
 
 /// A line as RFC 4180 has it.
-fn line(cells: impl Iterator<Item = String>) -> String {
+pub fn line(cells: impl Iterator<Item = String>) -> String {
     let quoted = |cell: String| {
         let is_plain = !cell.contains([',', '"', '\n', '\r']);
         if is_plain { cell } else { format!("\"{}\"", cell.replace('"', "\"\"")) }

@@ -7,7 +7,7 @@
 //! ```
 
 pub mod attention;
-mod csv;
+pub mod csv;
 mod curves;
 mod decimate;
 mod draw;

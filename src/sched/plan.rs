@@ -15,7 +15,7 @@ use crate::{
     exec::device::{self, kind},
     spec::{
         RunConfig, Sweep,
-        config::ModelConfig,
+        config::{DataConfig, ModelConfig},
         identity::{self, FORMAT, FrozenRun},
         leaf,
     },
@@ -94,6 +94,7 @@ pub fn plan(sweep: &Sweep, root: &Root, store: Option<&Store>) -> Result<Plan> {
         root,
         store,
         devices: HashMap::new(),
+        resolved: HashMap::new(),
         corpora: HashMap::new(),
         prompts: HashSet::new(),
         memory,
@@ -159,6 +160,7 @@ struct Planner<'a> {
     root: &'a Root,
     store: Option<&'a Store>,
     devices: HashMap<String, String>,
+    resolved: HashMap<String, DataConfig>,
     corpora: HashMap<String, CorpusInfo>,
     /// The corpora with the prompts that their tokenizers can read.
     prompts: HashSet<String>,
@@ -175,7 +177,7 @@ impl Planner<'_> {
         }
         config.run.device = self.device(point, &config)?;
         self.sweep.check(point, &config)?;
-        config.data = data::resolved(&config.data).map_err(|error| self.error_of(point, "data.path", &error))?;
+        config.data = self.resolved(point, &config)?;
         let corpus = self.corpus(point, &config)?;
         self.prompt(point, &config)?;
         if let Some(ancestor) = &ancestor {
@@ -223,6 +225,17 @@ impl Planner<'_> {
         Ok(if asked.contains(':') { found } else { kind(&found).to_owned() })
     }
 
+    /// The config's data with what its corpus says of itself.
+    fn resolved(&mut self, point: usize, config: &RunConfig) -> Result<DataConfig> {
+        let key = format!("{:?}", config.data);
+        let resolved = match self.resolved.get(&key) {
+            Some(resolved) => resolved.clone(),
+            None => data::resolved(&config.data).map_err(|error| self.error_of(point, "data.path", &whole(error)))?,
+        };
+        self.resolved.insert(key, resolved.clone());
+        Ok(resolved)
+    }
+
     /// The config's corpus, tokenized and long enough.
     fn corpus(&mut self, point: usize, config: &RunConfig) -> Result<CorpusInfo> {
         let key = format!("{:?}", config.data);
@@ -231,7 +244,7 @@ impl Planner<'_> {
             None => {
                 let leaf = if config.data.path.is_some() { "data.path" } else { "data.corpus" };
                 let prepared = data::prepare(&config.data, &self.root.cache());
-                prepared.map_err(|error| self.error_of(point, leaf, &error))?
+                prepared.map_err(|error| self.error_of(point, leaf, &whole(error)))?
             }
         };
         self.corpora.insert(key, corpus.clone());
@@ -295,6 +308,11 @@ impl Planner<'_> {
             _ => error.clone(),
         }
     }
+}
+
+/// The error with what was being done in its reason: of the files of a corpus it names which.
+fn whole(error: Error) -> Error {
+    Error { why: error.to_string(), ..error }
 }
 
 #[cfg(test)]

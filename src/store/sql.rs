@@ -9,6 +9,9 @@ use crate::base::{Error, Exit, Result};
 /// What a question begins with; all else changes something, if only for a moment.
 const QUESTIONS: [&str; 4] = ["select", "with", "values", "explain"];
 
+/// How large an answer may be, in bytes.
+const LARGEST: usize = 1 << 28;
+
 /// The answer to a question.
 #[derive(Debug)]
 pub struct Answer {
@@ -25,7 +28,8 @@ impl Store {
     /// [`Exit::Usage`] where it is none, or SQLite does not understand it; [`Exit::Store`] where the index cannot be read.
     pub fn ask(&self, question: &str) -> Result<Answer> {
         let refused = |why: String| Error::new(Exit::Usage, "asking the index", why).hint(VIEWS);
-        let begins = question.trim_start().split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+        let begins = question.trim_start_matches(|c: char| c.is_whitespace() || c == '(');
+        let begins = begins.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
         if !QUESTIONS.contains(&begins.to_lowercase().as_str()) {
             return Err(refused(
                 "only questions can be asked, which begin with SELECT, WITH, VALUES or EXPLAIN".into(),
@@ -44,17 +48,24 @@ impl Store {
             let mut statement = connection.prepare(question)?;
             let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
             let mut found = statement.query([])?;
-            let mut rows = Vec::new();
+            let (mut rows, mut bytes) = (Vec::new(), 0);
             while let Some(row) = found.next()? {
+                bytes += (0..columns.len()).map(|i| size(row.get_ref(i).unwrap_or(ValueRef::Null))).sum::<usize>();
+                if bytes > LARGEST {
+                    return Ok(Err(refused(format!("the answer has more than {} rows, too many to hold", rows.len()))));
+                }
                 rows.push((0..columns.len()).map(|i| Ok(json(row.get_ref(i)?))).collect::<rusqlite::Result<_>>()?);
             }
-            Ok(Answer { columns, rows })
+            Ok(Ok(Answer { columns, rows }))
         };
-        answer().map_err(|e: rusqlite::Error| match e {
-            rusqlite::Error::SqlInputError { msg, .. } => refused(msg),
-            rusqlite::Error::MultipleStatement => refused("it is more than one statement".into()),
-            e if super::is_damage(&e) => failed("reading", &self.path, e),
-            e => refused(e.to_string()),
+        let answered: rusqlite::Result<Result<Answer>> = answer();
+        answered.unwrap_or_else(|e| {
+            Err(match e {
+                rusqlite::Error::SqlInputError { msg, .. } => refused(msg),
+                rusqlite::Error::MultipleStatement => refused("it is more than one statement".into()),
+                e if super::is_damage(&e) => failed("reading", &self.path, e),
+                e => refused(e.to_string()),
+            })
         })
     }
 }
@@ -62,6 +73,16 @@ impl Store {
 /// What there is to ask, for hints.
 const VIEWS: &str =
     "there are run, setting, metric, attempt, member, artifact: `SELECT * FROM run LIMIT 1` shows what one has";
+
+/// About how much memory a value takes in an answer.
+fn size(value: ValueRef) -> usize {
+    let text = match value {
+        ValueRef::Text(bytes) => bytes.len(),
+        ValueRef::Blob(bytes) => 2 * bytes.len(),
+        _ => 0,
+    };
+    size_of::<Value>() + text
+}
 
 fn json(value: ValueRef) -> Value {
     match value {

@@ -11,7 +11,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use crate::base::Error;
+use crate::base::{Error, visible::visible};
 
 /// Whether results could not be written.
 static LOST: AtomicBool = AtomicBool::new(false);
@@ -44,15 +44,20 @@ pub fn print_json(value: &serde_json::Value) {
 
 /// Writes a line for people to standard error.
 pub fn note(line: &str) {
+    show(&visible(line));
+}
+
+/// The same with colours.
+fn show(line: &str) {
     // Nothing is left to tell where even standard error is gone.
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
 /// Shows an error as every command ends with it: what was being done, why it failed, what to do.
 pub fn error(e: &Error) {
-    note(&paint(Colour::Red, "error: ", &e.to_string()));
+    show(&paint(Colour::Red, "error: ", &visible(&e.to_string())));
     if let Some(hint) = &e.hint {
-        note(&paint(Colour::Cyan, "hint: ", hint));
+        show(&paint(Colour::Cyan, "hint: ", &visible(hint)));
     }
 }
 

@@ -2,6 +2,8 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 
+use crate::base::visible::visible;
+
 /// A column's heading, and whether its cells are numbers.
 #[derive(Clone, Debug)]
 pub struct Column {
@@ -25,8 +27,8 @@ pub fn render(columns: &[Column], rows: &[Vec<String>]) -> String {
     table
         .load_style(TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─')))
         .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(columns.iter().map(|c| c.heading.as_str()))
-        .add_rows(rows);
+        .set_header(columns.iter().map(|c| visible(&c.heading).replace(['\n', '\t'], " ")))
+        .add_rows(rows.iter().map(|row| row.iter().map(|cell| visible(cell).replace(['\n', '\t'], " "))));
     for (column, shown) in columns.iter().zip(table.column_iter_mut()) {
         shown.set_padding((0, 2));
         if column.numeric {

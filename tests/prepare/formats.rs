@@ -80,11 +80,10 @@ fn a_folder_is_joined_as_the_corpus_text_joins_it() {
     assert!(said.contains("passed over as binary: texts/picture"), "{said}");
     assert_eq!(lab.ids("other").last(), Some(&0));
 
-    // What is made within a folder is no part of it.
-    lab.prepare("texts --out texts/tokens --tokenizer byte", 0);
+    // What was made before is made anew of what is there now.
     lab.write("texts/d", "more");
-    lab.prepare("texts --out texts/tokens --tokenizer byte --force", 0);
-    let made = lab.ids("texts/tokens").iter().map(|id| *id as u8).collect::<Vec<_>>();
+    lab.prepare("texts --out other --tokenizer byte --force", 0);
+    let made = lab.ids("other").iter().map(|id| *id as u8).collect::<Vec<_>>();
     assert!(String::from_utf8(made).unwrap().ends_with("after\r\nlast\nmore"));
 }
 

@@ -104,7 +104,7 @@ fn what_makes_no_sense_is_said_before_anything_is_written() {
     ] {
         let said = lab.prepare(words, code);
         assert!(said.contains(wanted), "{words}: {said}");
-        let left = lab.path("out").exists().then(|| lab.names("out")).unwrap_or_default();
+        let left = if lab.path("out").exists() { lab.names("out") } else { Vec::new() };
         assert!(left.is_empty() || left == [".lock"], "{words}: {left:?}");
     }
 }
@@ -156,5 +156,22 @@ fn memory_is_bounded_whatever_there_is_to_read() {
         said(output, words, 0);
         let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
         assert_eq!(report["text_bytes"], bytes);
+    }
+}
+
+#[test]
+fn the_folder_that_is_made_and_the_texts_are_kept_apart() {
+    let lab = Lab::new();
+    lab.write("texts/web/w.txt", "web text");
+    lab.write("texts/more.txt", "more");
+    for out in ["texts/web/tokens", "texts/tokens", "texts/new/tokens"] {
+        let said = lab.prepare(&format!("texts --tokenizer byte --out {out}"), 2);
+        assert!(said.contains("it lies within texts, and would be part of its texts the next time"), "{said}");
+    }
+    // Beside texts that it is told to write beside, it reads all of them and none of its own files.
+    for _ in 0..2 {
+        let report = lab.report("texts/web texts/more.txt --tokenizer byte --separator none --out texts --force");
+        assert_eq!((&report["files"], &report["text_bytes"]), (&2.into(), &12.into()), "{report}");
+        assert_eq!(lab.report("texts --tokenizer byte --separator none --out texts --force")["text_bytes"], 12);
     }
 }

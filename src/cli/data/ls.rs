@@ -1,5 +1,7 @@
 //! `exp data ls`: what there is to train on.
 
+use std::path::Path;
+
 use serde_json::json;
 
 use crate::{
@@ -23,6 +25,9 @@ pub struct Args {
     json: bool,
 }
 
+/// How many characters of a name are shown.
+const WIDTH: usize = 36;
+
 /// Runs the command.
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let items = shelf::items(&root.cache())?;
@@ -33,6 +38,9 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     } else {
         let columns = [words("corpus"), words("tokenizer")].into_iter();
         let columns = columns.chain(["tokens", "vocabulary", "size"].map(numbers)).chain(["hash", "where"].map(words));
+        if items.iter().any(Item::is_cached) {
+            ui::note(&format!("cached tokens lie in {}", shown(&root.cache().join("tokens"))));
+        }
         ui::print(&table::render(&columns.collect::<Vec<_>>(), &items.iter().map(row).collect::<Vec<_>>()));
     }
     Ok(Exit::Done)
@@ -43,7 +51,7 @@ fn row(item: &Item) -> Vec<String> {
     let info = item.info.as_ref();
     let of = |show: &dyn Fn(&crate::data::CorpusInfo) -> String| info.map_or_else(dash, show);
     vec![
-        item.name.clone().unwrap_or_else(|| "not whole".into()),
+        item.name.as_deref().map_or("not whole".into(), name),
         item.tokenizer.map_or_else(dash, |tokenizer| tokenizer.word().into()),
         of(&|info| format::grouped(info.tokens(Split::Whole))),
         of(&|info| format::grouped(info.vocab_size as u64)),
@@ -53,12 +61,23 @@ fn row(item: &Item) -> Vec<String> {
     ]
 }
 
-/// Where it lies, as a shell takes it too: of the long name of a folder in the cache, the beginning.
+/// A path from the current folder on where it lies below it; of a long one the end.
+fn name(name: &str) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    let name = Path::new(name).strip_prefix(here).map_or(name.to_owned(), |below| below.display().to_string());
+    match name.char_indices().rev().nth(WIDTH - 1) {
+        Some((from, _)) if from > 0 => format!("…{}", &name[from..]),
+        _ => name,
+    }
+}
+
+/// Where it lies: the beginning of a folder's name in the cache, or where the name says.
 fn place(item: &Item) -> String {
     let path = shown(&item.path);
-    match path.char_indices().rev().nth(23) {
-        Some((end, _)) if item.is_cached() => format!("{}*", &path[..end]),
-        _ => path,
+    match item.kind() {
+        "cached" => item.path.file_name().unwrap_or_default().to_string_lossy().chars().take(8).collect(),
+        "text" => path,
+        _ => "in place".into(),
     }
 }
 

@@ -54,7 +54,7 @@ pub struct Args {
     eot: Option<String>,
 
     /// CPU threads that tokenize; what comes out is the same for any number [default: all cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 
     /// Seconds between the moments when what is done is made safe against a crash
@@ -126,7 +126,11 @@ pub fn run(args: &Args) -> Result<Exit> {
         ui::note(&format!("{out} holds these tokens already: nothing was done"));
     }
     ui::print(&table(&prepared));
-    ui::note(&format!("`--set corpus=tokens --set {}` trains on it", quoted(&format!("data.path={out}"))));
+    ui::note(&format!("`--set corpus=tokens --set {}` trains on it", setting(&out)));
+    let short = [("train on", prepared.train_tokens), ("validate", prepared.val_tokens)];
+    for (what, tokens) in short.into_iter().filter(|(_, tokens)| *tokens < 2) {
+        ui::note(&format!("warning: {} is too little to {what}", format::plural(tokens as usize, "token")));
+    }
     Ok(Exit::Done)
 }
 
@@ -165,11 +169,18 @@ impl Args {
     }
 }
 
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-=+,:@%".contains(c);
-    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+/// The path as a setting that a shell and the spec language both take as it is.
+fn setting(path: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-".contains(c);
+    let is_word = path.starts_with(|c: char| c.is_alphabetic() || "/.".contains(c)) && !WORDS.contains(&path);
+    if path.chars().all(is_plain) && is_word {
+        return format!("data.path={path}");
+    }
+    format!("'data.path={}'", json!(path).to_string().replace('\'', r"'\''"))
 }
+
+/// What YAML takes for something else than a text.
+const WORDS: [&str; 5] = ["null", "true", "false", ".nan", ".inf"];
 
 fn megabytes_per_second(prepared: &Prepared) -> f64 {
     prepared.text_bytes as f64 / 1e6 / prepared.seconds.max(1e-9)

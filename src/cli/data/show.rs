@@ -5,11 +5,12 @@ use std::{collections::BTreeSet, path::Path};
 use serde_json::json;
 
 use crate::{
-    base::{Error, Exit, Result, folders::Root, progress::Progress},
+    base::{Error, Exit, Result, folders::Root, progress::Progress, visible::visible},
     cli::run::shown,
     data::{
         self, Dataset, Split,
         shelf::{self, Item},
+        tokens::PREPARING,
     },
     spec::{self, RunConfig},
     ui::{self, format},
@@ -57,8 +58,9 @@ impl Args {
         let of_path = |kind: &str| vec![format!("corpus={kind}"), format!("data.path={}", json!(self.corpus))];
         let named = match self.corpus.as_str() {
             name @ ("playbook" | "shakespeare") => vec![format!("corpus={name}")],
-            _ if path.join("train.bin").exists() || path.join("val.bin").exists() => of_path("tokens"),
-            _ if path.exists() => of_path("text"),
+            _ if ["train.bin", "val.bin", PREPARING].iter().any(|name| path.join(name).exists()) => of_path("tokens"),
+            // What cannot be looked at is not taken for what is not there: opening it says why.
+            _ if path.try_exists().unwrap_or(true) => of_path("text"),
             hash => return self.by_hash(root, hash),
         };
         let known = |leaf: &str| leaf.starts_with("data.") && leaf != "data.corpus" && leaf != "data.path";
@@ -70,24 +72,42 @@ impl Args {
         data::open(&config.data, &root.cache(), &|| false)
     }
 
-    /// What `exp data ls` lists under a hash that begins so.
+    /// What `exp data ls` lists under a hash or a folder of the cache that begins so.
     fn by_hash(&self, root: &Root, hash: &str) -> Result<Dataset> {
-        let begins = |item: &Item| item.info.as_ref().is_some_and(|info| info.hash.starts_with(hash));
-        let mut found: Vec<Item> = shelf::items(&root.cache())?.into_iter().filter(begins).collect();
-        let refused = |why: &str, hint: &str| {
+        let name = |item: &Item| item.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let begins = |item: &Item| {
+            item.hash.as_ref().is_some_and(|known| known.starts_with(hash))
+                || item.is_cached() && name(item).starts_with(hash)
+        };
+        let refused = |why: &str, hint: String| {
             Err(Error::new(Exit::Usage, format!("looking for the corpus {hash}"), why).hint(hint))
         };
+        let mut found = shelf::items(&root.cache())?;
+        found.retain(|item| hash.len() >= 4 && begins(item));
         if found.len() > 1 && found.iter().any(|item| item.info != found[0].info) {
-            return refused("several corpora have a hash that begins so", "name more of its digits, or its path");
+            let of = |item: &Item| {
+                let tokenizer = item.tokenizer.map_or("no tokens", |tokenizer| tokenizer.word());
+                format!("{} ({tokenizer})", if item.is_cached() { name(item) } else { item.path.display().to_string() })
+            };
+            let all: Vec<String> = found.iter().map(of).collect();
+            return refused("several begin so", format!("name one of {}", all.join(", ")));
         }
         match found.pop() {
             Some(_) if !self.set.is_empty() => {
-                refused("it is tokenized already", "`--set` is for a text, by its name or path")
+                refused("it is tokenized already", "`--set` is for a text, by its name or path".into())
             }
-            Some(item) => item.open(&root.cache())?.map_or_else(|| refused("it is not whole", "`exp data verify`"), Ok),
+            Some(item) if item.info.is_none() && !item.is_cached() => {
+                refused("it is a text that nothing has tokenized yet", format!("name it: {}", item.name.unwrap_or_default()))
+            }
+            Some(item) => match item.open(&root.cache())? {
+                Some(data) => Ok(data),
+                None => refused("it is not whole", "`exp data verify` says what is wrong".into()),
+            },
             None => refused(
                 "there is no such file or folder, and no hash begins so",
-                "`exp data ls` lists what there is; `playbook` and `shakespeare` go by their names",
+                "`exp data ls` lists what there is, whose hashes go by four digits or more; `playbook` and `shakespeare` go \
+                 by their names"
+                    .into(),
             ),
         }
     }
@@ -116,14 +136,13 @@ fn text(data: &Dataset, characters: &BTreeSet<char>) -> String {
     let mut text = lines.into_iter().map(|(name, value)| format!("{name:<13}{value}\n")).collect::<String>();
     text.push_str("\nIt begins:\n\n");
     let sample: String = data.beginning(SAMPLE).chars().take(WIDTH).collect();
-    text.extend(sample.trim_end().lines().map(|line| format!("    {}", visible(line)).trim_end().to_owned() + "\n"));
+    text.extend(
+        sample
+            .trim_end()
+            .lines()
+            .map(|line| format!("    {}", visible(&line.replace('\t', "\\t"))).trim_end().to_owned() + "\n"),
+    );
     text
-}
-
-/// Control characters, which would reach the terminal, by their escapes.
-fn visible(line: &str) -> String {
-    let shown = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.into() };
-    line.chars().map(shown).collect()
 }
 
 /// Characters in the order of their code points, four and more neighbours as a range: `'\n' ' ' ! , A–Z a–z`.
@@ -139,7 +158,8 @@ fn alphabet(characters: &BTreeSet<char>) -> String {
         }
     }
     let shown = |c: char| {
-        if c.is_whitespace() || c.is_control() { format!("{c:?}") } else { c.to_string() }
+        let text = c.to_string();
+        if c.is_whitespace() || visible(&text) != text { format!("{c:?}") } else { text }
     };
     let names = runs.into_iter().flat_map(|(first, last)| match last as u32 - first as u32 {
         0..3 => (first..=last).map(shown).collect(),

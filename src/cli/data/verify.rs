@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::{
-    base::{Exit, Result, folders::Root, progress::Progress},
+    base::{Exit, Result, folders::Root},
     cli::run::shown,
     data::shelf::{self, Item},
     ui::{self, format},
@@ -20,16 +20,12 @@ pub struct Args {
 /// Runs the command.
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let items = shelf::items(&root.cache())?;
-    let (mut checked, mut done) = (Vec::new(), 0);
     let all: u64 = items.iter().map(|item| item.bytes).sum();
-    let progress = Progress::of("reading");
+    let mut checked = Vec::new();
     for item in items {
-        progress.at(done, all);
-        done += item.bytes;
         let faults = item.faults()?;
         checked.push((item, faults));
     }
-    drop(progress);
     let bad = checked.iter().filter(|(_, faults)| !faults.is_empty()).count();
     if args.json {
         ui::print_json(&checked.iter().map(|(item, faults)| as_json(item, faults)).collect());

@@ -18,6 +18,7 @@ use flate2::bufread::MultiGzDecoder;
 use crate::{
     base::{Context, Error, Exit, Result},
     data::text::{Found, HEAD, look_up, looks_binary, opening, passed_over, reading},
+    data::tokens::META,
 };
 
 /// How much is read from a file at a time, in bytes.
@@ -30,13 +31,27 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// The files that are named, and those below the folders that are named, but for what lies in `out`.
+    /// The files that are named, and those below the folders that are named, but for those that are made in `out`.
+    ///
+    /// # Errors
+    /// [`Exit::Usage`] where `out` lies within a folder that is named, whose texts would be others the next time.
     pub fn find(paths: &[PathBuf], out: &Path) -> Result<Self> {
-        let out = std::fs::canonicalize(out).ok();
-        let is_ours = |file: &Path| match (&out, std::fs::canonicalize(file)) {
-            (Some(out), Ok(file)) => file.starts_with(out),
-            _ => false,
+        let real = std::fs::canonicalize(out).ok();
+        let made = ["train.bin", "val.bin", META, "prepared.json", "tokenizer.json", ".lock"];
+        let is_ours = |file: &Path| {
+            let name = file.file_name().unwrap_or_default();
+            let folder = file.parent().and_then(|folder| std::fs::canonicalize(folder).ok());
+            made.iter().any(|ours| *ours == name) && real.is_some() && folder == real
         };
+        let within = |folder: &Path| {
+            let (above, below) = (std::fs::canonicalize(folder).ok()?, real.clone().or_else(|| to_be(out))?);
+            (below != above && below.starts_with(&above)).then_some(())
+        };
+        if let Some(folder) = paths.iter().find(|path| within(path).is_some()) {
+            let doing = format!("preparing tokens into {}", out.display());
+            let why = format!("it lies within {}, and would be part of its texts the next time", folder.display());
+            return Err(Error::new(Exit::Usage, doing, why).hint("name a folder outside of them with --out"));
+        }
         let (mut files, mut notes) = (Vec::new(), Vec::new());
         for path in paths {
             let there = look_up(path)?;
@@ -54,6 +69,12 @@ impl Inputs {
         }
         Ok(Self { files, notes })
     }
+}
+
+/// Where a folder will lie that is not there yet.
+fn to_be(path: &Path) -> Option<PathBuf> {
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Some(std::fs::canonicalize(above).ok().or_else(|| to_be(above))?.join(path.file_name()?))
 }
 
 /// Whether a file's text, decompressed where it is compressed, is none. A damaged one is for its reader to refuse.

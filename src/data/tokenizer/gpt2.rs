@@ -87,6 +87,9 @@ impl Tokenizer for Gpt2 {
     }
 
     fn chars_of(&self, token: u32) -> u64 {
+        if token == GPT2_EOT {
+            return 0; // it stands between texts
+        }
         let bytes = self.bytes(token).unwrap_or_default();
         bytes.iter().filter(|byte| !(0x80..0xc0).contains(*byte)).count() as u64
     }

@@ -2,16 +2,24 @@
 
 use std::{
     fs::File,
+    io::Read,
     path::{Path, PathBuf},
 };
 
 use memmap2::Mmap;
 
-use crate::base::{Context, Error, Exit, Result};
+use crate::{
+    base::{Context, Error, Exit, Result},
+    data::tokenizer::Tokenizer,
+};
+
+/// How many tokens are decoded at a time.
+const PIECE: usize = 1 << 16;
 
 /// Token ids, little-endian, of two or four bytes each.
 pub struct Tokens {
     path: PathBuf,
+    file: File,
     map: Mmap,
     width: usize,
 }
@@ -25,10 +33,10 @@ impl Tokens {
         let doing = || format!("opening the tokens {}", path.display());
         let file = File::open(path).doing(Exit::Store, doing)?;
         // SAFETY: the memory changes if somebody writes to the file. Files of the cache are whole before they get their
-        // names, and are never written to after that, only unlinked. Of a file of somebody else any bytes are tokens, of
-        // which each is looked at once; where it is cut off meanwhile, the system ends the process that reads on.
+        // names, and are never written to after that, only unlinked. Of a file of somebody else any bytes are tokens; a run
+        // that trains while it is cut off is ended by the system, and by nothing worse.
         let map = unsafe { Mmap::map(&file) }.doing(Exit::Store, doing)?;
-        let tokens = Self { path: path.into(), map, width: width as usize };
+        let tokens = Self { path: path.into(), file, map, width: width as usize };
         let over = tokens.map.len() % tokens.width;
         if over > 0 {
             let why = format!(
@@ -51,14 +59,31 @@ impl Tokens {
         self.map.len() / self.width
     }
 
-    /// The file's bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.map
+    /// Bytes of the file.
+    pub fn bytes(&self) -> u64 {
+        self.map.len() as u64
+    }
+
+    /// The file's bytes, read rather than mapped, from its beginning on: where it changes meanwhile, that is an error or
+    /// other bytes, and no end of this process.
+    pub fn read(&self) -> impl Read + '_ {
+        (&self.file).take(self.bytes())
     }
 
     /// Bytes per token: 2 or 4.
     pub fn width(&self) -> usize {
         self.width
+    }
+
+    /// How many characters their text has, where a character is cut in two at the end of a piece up to one more for it.
+    pub fn chars(&self, tokenizer: &dyn Tokenizer) -> u64 {
+        let (mut piece, mut chars) = (vec![0; PIECE], 0);
+        for start in (0..self.count()).step_by(PIECE) {
+            piece.truncate(self.count() - start);
+            self.copy(start, &mut piece);
+            chars += tokenizer.decode(&piece).chars().count() as u64;
+        }
+        chars
     }
 
     /// Fills `out` with the tokens from `start` on, as many as both have.

@@ -104,13 +104,18 @@ impl Meaning {
     /// [`Exit::Spec`] where an id is beyond the vocabulary, [`Exit::Interrupted`] where somebody asks to stop.
     pub fn describe(&self, folder: &Path, tokens: &[Tokens; 2], is_asked: &dyn Fn() -> bool) -> Result<CorpusInfo> {
         let progress = Progress::of(&format!("reading {}", folder.display()));
-        let [train_bytes, val_bytes] = [0, 1].map(|i| tokens[i].bytes().len() as u64);
+        let [train_bytes, val_bytes] = [0, 1].map(|i| tokens[i].bytes());
         let of = train_bytes + val_bytes;
         let train = scan::scan(&tokens[0], self.vocab_size, &progress, (0, of), is_asked)?;
         let val = scan::scan(&tokens[1], self.vocab_size, &progress, (train_bytes, of), is_asked)?;
-        let [train_chars, val_chars] = self.chars.unwrap_or_else(|| {
-            [&train, &val].map(|scan| (0..).zip(&scan.counts).map(|(id, n)| n * self.tokenizer.chars_of(id)).sum())
-        });
+        let [train_chars, val_chars] = match (self.chars, &self.source) {
+            (Some(chars), _) => self.believable(folder, chars, tokens)?,
+            // What a token of a file stands for may depend on those beside it.
+            (None, Source::File(_)) => tokens.each_ref().map(|tokens| tokens.chars(&*self.tokenizer)),
+            (None, _) => {
+                [&train, &val].map(|scan| (0..).zip(&scan.counts).map(|(id, n)| n * self.tokenizer.chars_of(id)).sum())
+            }
+        };
         let mut vocab_size = self.vocab_size;
         if let Source::Ids = self.source {
             let mut counts = train.counts.iter().zip(&val.counts);
@@ -132,6 +137,21 @@ impl Meaning {
             bits_per_char: None,
             notes,
         })
+    }
+
+    /// The numbers of characters that the folder tells, where its tokens can stand for so many: they decide what a loss per
+    /// token is per character, and no hash tells them.
+    fn believable(&self, folder: &Path, chars: [u64; 2], tokens: &[Tokens; 2]) -> Result<[u64; 2]> {
+        const MOST: u64 = 1 << 16; // characters of one token
+        for ((name, chars), tokens) in ["train", "val"].into_iter().zip(chars).zip(tokens) {
+            let count = tokens.count() as u64;
+            if (chars == 0) != (count == 0) || chars > count.saturating_mul(MOST) {
+                let file = folder.join(META);
+                let why = format!("{}: its `{name}_chars` is {chars}, for {count} tokens", file.display());
+                return Err(Error::new(Exit::Spec, opening(folder), why).hint("leave it out: it is counted then"));
+            }
+        }
+        Ok(chars)
     }
 
     /// Names the characters that only the validation split has. Of longer tokens there are always some.

@@ -14,7 +14,7 @@
 //!
 //! nanoGPT's `meta.pkl` has `vocab_size` and `itos` of these.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{collections::BTreeMap, fmt::Display, fs, io::ErrorKind, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,9 @@ pub const META: &str = "meta.json";
 
 /// What nanoGPT calls it.
 const PICKLE: &str = "meta.pkl";
+
+/// The largest file that is read, in bytes.
+const BIGGEST: u64 = 64 << 20;
 
 /// The largest vocabulary that is believed.
 const LARGEST: usize = 1 << 24;
@@ -60,6 +63,25 @@ pub struct Meta {
     pub source: Vec<String>,
 }
 
+/// What a file holds; `None` where there is none. One that cannot be read is not one that is not there, and what is no
+/// regular file, or a very large one, might never end.
+fn content(path: &Path) -> Result<Option<Vec<u8>>> {
+    // The spec shows the reason alone, so it names the file.
+    let refused = |why: &dyn Display| Error::new(Exit::Spec, "opening tokens", format!("{}: {why}", path.display()));
+    match path.symlink_metadata() {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        found => found.map_err(|e| refused(&e))?,
+    };
+    let found = path.metadata().map_err(|e| refused(&e))?; // of a link's target
+    if !found.is_file() {
+        return Err(refused(&"it is no regular file"));
+    }
+    if found.len() > BIGGEST {
+        return Err(refused(&format!("it has {} bytes, and {BIGGEST} are the most", found.len())));
+    }
+    fs::read(path).map(Some).map_err(|e| refused(&e))
+}
+
 /// What is read beside [`Meta`], or instead of some of it.
 #[derive(Deserialize)]
 struct AsNanoGpt {
@@ -80,24 +102,23 @@ impl Meta {
     /// what it should be.
     pub fn read(folder: &Path) -> Result<Option<Self>> {
         let [json, pickle] = [META, PICKLE].map(|name| folder.join(name));
-        let (path, read) = if json.exists() {
-            let content = files::read(&json)?;
-            (json, Self::from_json(&content))
-        } else if pickle.exists() {
-            let content = files::read(&pickle)?;
-            (pickle, Self::from_pickle(&content))
-        } else {
-            return Ok(None);
+        let (path, read) = match (content(&json)?, content(&pickle)?) {
+            (Some(content), _) => (json, Self::from_json(&content)),
+            (None, Some(content)) => (pickle, Self::from_pickle(&content)),
+            (None, None) => return Ok(None),
         };
         let checked = read.and_then(|meta| meta.fault().map_or(Ok(meta), Err));
         checked.map(Some).map_err(|why| {
-            Error::new(Exit::Spec, format!("reading {}", path.display()), why)
+            Error::new(Exit::Spec, "opening tokens", format!("{}: {why}", path.display()))
                 .hint("it says what the tokens beside it mean, at least {\"vocab_size\": 65}")
         })
     }
 
     fn from_json(content: &[u8]) -> Result<Self, String> {
         let says = |e: serde_json::Error| e.to_string();
+        if !content.trim_ascii_start().starts_with(b"{") {
+            return Err("it is no JSON object".into());
+        }
         let mut meta: Self = serde_json::from_slice(content).map_err(says)?;
         let ids: Vec<(u64, String)> = match serde_json::from_slice::<AsNanoGpt>(content).map_err(says)?.itos {
             None => return Ok(meta),
@@ -154,6 +175,9 @@ impl Meta {
     fn fault(&self) -> Option<String> {
         if !(1..=LARGEST).contains(&self.vocab_size) {
             return Some(format!("its `vocab_size` is {}, and must be 1 to {LARGEST}", self.vocab_size));
+        }
+        if self.alphabet.as_ref().is_some_and(String::is_empty) {
+            return Some("its `alphabet` has no character".into());
         }
         let width = self.token_bytes.unwrap_or(2);
         if width != 2 && width != 4 {

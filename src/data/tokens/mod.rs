@@ -14,7 +14,10 @@ mod meta;
 mod scan;
 mod seen;
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 
 pub use self::{
     file::Tokens,
@@ -27,6 +30,9 @@ use crate::{
     base::{Error, Exit, Result},
     spec::config::DataConfig,
 };
+
+/// What a folder has while it is prepared.
+pub const PREPARING: &str = ".aside-prepare";
 
 /// The version of the rule by which a folder's hash follows from it.
 const FORMAT: u32 = 1;
@@ -45,16 +51,19 @@ pub fn look_up(
     is_asked: &dyn Fn() -> bool,
 ) -> Result<Prepared> {
     let folder = folder(config)?;
-    let meaning = Meaning::of(&folder, config)?;
     let files = files(&folder)?;
-    let tokens = [Tokens::map(&files[0], meaning.token_bytes)?, Tokens::map(&files[1], meaning.token_bytes)?];
+    let meaning = Meaning::of(&folder, config)?;
+    let moment = Moment::now(&files);
+    let tokens = map(&files, meaning.token_bytes)?;
     let key = format!("{} {} {}", meaning.source.key(), meaning.vocab_size, folder.display());
     let info = match seen::find(cache, &key, &files) {
         Some(info) => info,
         None => {
-            let moment = Moment::now(&files);
             let info = meaning.describe(&folder, &tokens, is_asked)?;
-            moment.map_or(Ok(()), |moment| moment.keep(cache, &key, &files, config, &info))?;
+            match moment.filter(|moment| moment.lasts(&files)) {
+                Some(moment) => moment.keep(cache, &key, config, &info)?,
+                None => return Err(Error::new(Exit::Spec, opening(&folder), "its files changed while they were read")),
+            }
             info
         }
     };
@@ -64,19 +73,41 @@ pub fn look_up(
     };
     wanted.map_or(Ok(()), |wanted| agree(&folder, &source, &wanted))?;
     let alphabet = source.build("")?.alphabet();
-    Ok(Prepared { files, token_bytes: meaning.token_bytes, info, source, alphabet })
+    Ok(Prepared { tokens, info, source, alphabet })
+}
+
+/// The two files in memory. What is wrong with them is their owner's matter.
+fn map([train, val]: &[PathBuf; 2], token_bytes: u64) -> Result<[Tokens; 2]> {
+    let map = |file: &Path| Tokens::map(file, token_bytes).map_err(|error| Error { exit: Exit::Spec, ..error });
+    Ok([map(train)?, map(val)?])
 }
 
 /// The two files of a folder.
 fn files(folder: &Path) -> Result<[PathBuf; 2]> {
     let files = ["train.bin", "val.bin"].map(|name| folder.join(name));
-    let why = match files.each_ref().map(|file| file.is_file()) {
+    let [train, val] = files.each_ref().map(|file| is_file(file));
+    let why = match [train?, val?] {
         [true, true] => return Ok(files),
         [true, false] => "it has train.bin and no val.bin",
         [false, true] => "it has val.bin and no train.bin",
+        [false, false] if folder.join(PREPARING).exists() => {
+            return Err(Error::new(Exit::Spec, opening(folder), "`exp data prepare` was interrupted there")
+                .hint("the same command goes on"));
+        }
         [false, false] => "it has neither train.bin nor val.bin",
     };
     Err(Error::new(Exit::Spec, opening(folder), why).hint("`exp data prepare` makes both from texts"))
+}
+
+/// Whether there is a file. What is there and no file, or cannot be looked at, is an error.
+fn is_file(path: &Path) -> Result<bool> {
+    let doing = || format!("opening the tokens {}", path.display());
+    match path.metadata() {
+        Ok(found) if found.is_file() => Ok(true),
+        Ok(_) => Err(Error::new(Exit::Spec, doing(), "it is no regular file")),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(Error::new(Exit::Spec, doing(), e)),
+    }
 }
 
 /// Whether tokens mean what they have to mean.
@@ -102,6 +133,7 @@ fn agree(folder: &Path, theirs: &Source, wanted: &Source) -> Result<()> {
 /// As [`look_up`], as far as they can be found without going through the tokens.
 pub fn resolved(config: &DataConfig) -> Result<DataConfig> {
     let folder = folder(config)?;
+    files(&folder)?;
     let meaning = Meaning::of(&folder, config)?;
     let file = meaning.tokenizer_file.or_else(|| config.tokenizer_file.as_ref().map(PathBuf::from));
     Ok(DataConfig {
@@ -124,7 +156,7 @@ fn folder(config: &DataConfig) -> Result<PathBuf> {
     let why = match folder.metadata() {
         Ok(found) if found.is_dir() => return Ok(folder),
         Ok(_) => "it is no folder; the corpus `tokens` is a folder with train.bin and val.bin".into(),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => "there is no such folder".to_owned(),
+        Err(e) if e.kind() == ErrorKind::NotFound => "there is no such folder".to_owned(),
         Err(e) => e.to_string(),
     };
     Err(Error::new(Exit::Spec, opening(&folder), why))

@@ -1,15 +1,20 @@
 //! Goes once through a file of tokens: which ids occur how often, and the hash of the file.
 
+use std::io::Read;
+
 use rayon::prelude::*;
 
 use super::file::{Tokens, ids};
-use crate::base::{Error, Exit, Result, progress::Progress};
+use crate::base::{Context, Error, Exit, Result, progress::Progress};
 
 /// How many bytes are looked at between two looks at what people want, a multiple of every width.
-const BLOCK: usize = 32 << 20;
+const BLOCK: usize = 8 << 20;
 
 /// How many bytes a thread takes at a time, a multiple of every width.
 const CHUNK: usize = 1 << 20;
+
+/// The largest vocabulary of which each thread counts for itself.
+const SMALL: usize = 1 << 17;
 
 /// What is known of a file after it.
 pub struct Scan {
@@ -22,7 +27,7 @@ pub struct Scan {
 /// Goes through a file whose ids are below `below`. `done` of all `of` bytes were seen before it.
 ///
 /// # Errors
-/// [`Exit::Spec`] where an id is not, [`Exit::Interrupted`] where somebody asks to stop.
+/// [`Exit::Spec`] where an id is not or the file cannot be read, [`Exit::Interrupted`] where somebody asks to stop.
 pub fn scan(
     tokens: &Tokens,
     below: usize,
@@ -31,44 +36,57 @@ pub fn scan(
     is_asked: &dyn Fn() -> bool,
 ) -> Result<Scan> {
     let doing = || format!("looking through the tokens {}", tokens.path().display());
-    // Behind the vocabulary, those beyond it.
-    let (mut hasher, mut counts) = (blake3::Hasher::new(), vec![0; below + 1]);
-    for (n, block) in tokens.bytes().chunks(BLOCK).enumerate() {
+    let (mut reader, mut block) = (tokens.read(), Vec::new());
+    let (mut hasher, mut at) = (blake3::Hasher::new(), 0);
+    let mut counts = vec![0; below + 1]; // behind the vocabulary, those beyond it
+    loop {
         if is_asked() {
             return Err(Error::new(Exit::Interrupted, doing(), "asked to stop"));
         }
-        progress.at(done + (n * BLOCK) as u64, of);
-        hasher.update_rayon(block);
-        let none = || vec![0; below + 1];
-        let counted = block.par_chunks(CHUNK).fold(none, |mut counts, chunk| {
-            ids(chunk, tokens.width()).for_each(|id| counts[(id as usize).min(below)] += 1);
-            counts
-        });
-        add(
-            &mut counts,
-            &counted.reduce(none, |mut a, b| {
-                add(&mut a, &b);
-                a
-            }),
-        );
-        if counts[below] > 0 {
-            return Err(Error::new(Exit::Spec, doing(), beyond(tokens, below, n * BLOCK)));
+        progress.at(done + at, of);
+        block.clear();
+        reader.by_ref().take(BLOCK as u64).read_to_end(&mut block).doing(Exit::Spec, doing)?;
+        if block.is_empty() {
+            break;
         }
+        hasher.update_rayon(&block);
+        count(&block, tokens.width(), &mut counts);
+        if counts[below] > 0 {
+            return Err(Error::new(Exit::Spec, doing(), beyond(&block, at, tokens.width(), below)));
+        }
+        at += block.len() as u64;
+    }
+    if at != tokens.bytes() {
+        return Err(Error::new(Exit::Spec, doing(), "it became shorter while it was read"));
     }
     counts.truncate(below);
     Ok(Scan { hash: hasher.finalize().to_hex().to_string(), counts })
 }
 
-/// Says where the first id beyond the vocabulary stands, which is at byte `from` or later.
-fn beyond(tokens: &Tokens, below: usize, from: usize) -> String {
-    let (at, id) = ids(&tokens.bytes()[from..], tokens.width())
-        .enumerate()
-        .find(|(_, id)| *id as usize >= below)
-        .unwrap_or_default();
-    let byte = from + at * tokens.width();
-    format!("at byte {byte} it has the id {id}, and the vocabulary has {below} tokens, 0 to {}", below - 1)
+/// Adds how often each id occurs; those that have no place in `counts`, to its last.
+fn count(block: &[u8], width: usize, counts: &mut [u64]) {
+    let last = counts.len() - 1;
+    let tally =
+        |chunk: &[u8], counts: &mut [u64]| ids(chunk, width).for_each(|id| counts[(id as usize).min(last)] += 1);
+    if last > SMALL {
+        return tally(block, counts);
+    }
+    let none = || vec![0; last + 1];
+    let counted = block.par_chunks(CHUNK).fold(none, |mut counts, chunk| {
+        tally(chunk, &mut counts);
+        counts
+    });
+    let sum = counted.reduce(none, |mut a, b| {
+        a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
+        a
+    });
+    counts.iter_mut().zip(sum).for_each(|(a, b)| *a += b);
 }
 
-fn add(a: &mut [u64], b: &[u64]) {
-    a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
+/// Says where the first id beyond the vocabulary stands, in a block that begins at byte `from`.
+fn beyond(block: &[u8], from: u64, width: usize, below: usize) -> String {
+    let mut found = ids(block, width).enumerate().filter(|(_, id)| *id as usize >= below);
+    let (at, id) = found.next().unwrap_or_default();
+    let byte = from + (at * width) as u64;
+    format!("at byte {byte} it has the id {id}, and the vocabulary has {below} tokens, 0 to {}", below - 1)
 }

@@ -11,9 +11,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{FORMAT, Tokens, meaning::Meaning};
+use super::{FORMAT, meaning::Meaning};
 use crate::{
-    base::{Result, clock, files},
+    base::{Context, Exit, Result, clock, files},
     data::CorpusInfo,
     spec::config::DataConfig,
 };
@@ -32,6 +32,9 @@ pub struct Seen {
     pub config: DataConfig,
     /// What was known of them.
     pub info: CorpusInfo,
+    /// The record itself.
+    #[serde(skip)]
+    path: PathBuf,
 }
 
 /// What changes when a file does.
@@ -65,32 +68,32 @@ impl Stamp {
 }
 
 /// Two files as they are at a moment.
-pub struct Moment([Stamp; 2]);
+pub struct Moment {
+    files: [Stamp; 2],
+    /// Whether another change of them would show in their stamps.
+    settled: bool,
+}
 
 impl Moment {
     /// Now. `None` where that cannot be told.
     pub fn now(files: &[PathBuf; 2]) -> Option<Self> {
-        Some(Self([Stamp::of(&files[0]).ok()?, Stamp::of(&files[1]).ok()?]))
+        let files = [Stamp::of(&files[0]).ok()?, Stamp::of(&files[1]).ok()?];
+        Some(Self { settled: files.iter().all(Stamp::is_settled), files })
     }
 
-    /// Keeps what was found out about files since then, unless they have changed.
+    /// Whether the files are still the same.
+    pub fn lasts(&self, files: &[PathBuf; 2]) -> bool {
+        Self::now(files).is_some_and(|now| now.files == self.files)
+    }
+
+    /// Keeps what was found out about the files since then.
     ///
     /// # Errors
     /// [`Exit::Store`](crate::base::Exit) where it cannot be written.
-    pub fn keep(
-        self,
-        cache: &Path,
-        key: &str,
-        files: &[PathBuf; 2],
-        config: &DataConfig,
-        info: &CorpusInfo,
-    ) -> Result<()> {
-        let is_same = Self::now(files).is_some_and(|now| now.0 == self.0);
-        if !is_same {
-            return Ok(());
-        }
-        let settled = self.0.iter().all(Stamp::is_settled);
-        let seen = Seen { format: FORMAT, files: self.0, settled, config: config.clone(), info: info.clone() };
+    pub fn keep(self, cache: &Path, key: &str, config: &DataConfig, info: &CorpusInfo) -> Result<()> {
+        let Self { files, settled } = self;
+        let seen =
+            Seen { format: FORMAT, files, settled, config: config.clone(), info: info.clone(), path: PathBuf::new() };
         files::write_json(&place(cache, key), &seen)
     }
 }
@@ -98,7 +101,7 @@ impl Moment {
 /// What is known of the files of that key, where they are as they were.
 pub fn find(cache: &Path, key: &str, files: &[PathBuf; 2]) -> Option<CorpusInfo> {
     let seen: Seen = files::read_json(&place(cache, key)).ok()?;
-    let same = Moment::now(files).is_some_and(|now| now.0 == seen.files);
+    let same = Moment::now(files).is_some_and(|now| now.files == seen.files);
     (seen.format == FORMAT && seen.settled && same).then_some(seen.info)
 }
 
@@ -111,21 +114,34 @@ pub fn all(cache: &Path) -> Result<Vec<Seen>> {
     let mut names = files::names(&folder)?;
     names.retain(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()));
     names.sort();
-    let seen = names.iter().filter_map(|name| files::read_json::<Seen>(&folder.join(name)).ok());
+    let read = |path: PathBuf| Some(Seen { path: path.clone(), ..files::read_json(&path).ok()? });
+    let seen = names.iter().filter_map(|name| read(folder.join(name)));
     Ok(seen.filter(|seen| seen.format == FORMAT).collect())
 }
 
 impl Seen {
+    /// Removes what is known.
+    ///
+    /// # Errors
+    /// [`Exit::Store`] where it cannot be removed.
+    pub fn forget(&self) -> Result<()> {
+        fs::remove_file(&self.path).doing(Exit::Store, || format!("removing {}", self.path.display()))
+    }
+
+    /// Whether the folder is no more.
+    pub fn is_gone(&self) -> bool {
+        matches!(Path::new(&self.info.name).try_exists(), Ok(false))
+    }
+
     /// What is wrong with the folder now, found by going through it.
     pub fn faults(&self) -> Vec<String> {
         let again = || {
             let folder = super::folder(&self.config)?;
             let (meaning, files) = (Meaning::of(&folder, &self.config)?, super::files(&folder)?);
-            let [train, val] = files.map(|file| Tokens::map(&file, meaning.token_bytes));
-            meaning.describe(&folder, &[train?, val?], &|| false)
+            meaning.describe(&folder, &super::map(&files, meaning.token_bytes)?, &|| false)
         };
         match again() {
-            Err(error) => vec![error.why],
+            Err(error) => vec![error.to_string()],
             Ok(info) if info.hash != self.info.hash => {
                 vec!["its tokens are others than those that were seen there last".into()]
             }

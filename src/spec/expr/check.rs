@@ -107,6 +107,7 @@ fn word(node: &mut Node, beside: &mut Node, names: &dyn Names) -> Result<(), Wro
     let text = match &node.what {
         What::Name(name) if words.contains(&name.as_str()) || names.find(name).is_err() => name.clone(),
         What::Value(Value::Text(text)) => text.clone(),
+        What::Value(Value::None) if words.contains(&"none") => "none".to_owned(), // a word like others there
         _ => return Ok(()),
     };
     if !words.is_empty() && !words.contains(&text.as_str()) {

@@ -22,10 +22,11 @@ pub enum Word {
 }
 
 /// Longer ones first.
-const SIGNS: [&str; 17] = ["**", "==", "!=", "<=", ">=", "<", ">", "+", "-", "*", "/", "%", "(", ")", "[", "]", ","];
+const SIGNS: [&str; 18] =
+    ["**", "==", "!=", "<=", ">=", "<", ">", "=", "+", "-", "*", "/", "%", "(", ")", "[", "]", ","];
 
 /// What other languages write, and what is written here.
-const FOREIGN: [(&str, &str); 5] = [("&&", "and"), ("||", "or"), ("=", "=="), ("!", "not"), ("^", "**")];
+const FOREIGN: [(&str, &str); 4] = [("&&", "and"), ("||", "or"), ("!", "not"), ("^", "**")];
 
 /// The words of a text, of which the last is [`Word::End`].
 pub fn words(text: &str) -> Result<Vec<Token>, Wrong> {

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! or  and  not                          of conditions
-//! ==  !=  <  <=  >  >=                  of two of a kind; a chain holds where each link does: 2 < layers <= 8
-//! in  not in                            a list, [2, 4], or what is one, tags
+//! ==  !=  <  <=  >  >=                  of two of a kind, = for ==; a chain holds where each link does: 2 < layers <= 8
+//! in  not in                            a list, [2, 4] or (2, 4), or what is one, tags
 //! +  -  *  /  %  **  -x                 of numbers; % is what is left of a division, as in Python
 //! abs ceil exp floor log log10 log2 max min round sqrt    of numbers; log is the natural one
 //! contains starts_with                  of texts
 //! 12  1e-3  "a text"  'a text'  rope    rope is a text where it is compared with what has such words
-//! true  false  none                     what is not there is none, and no comparison with it holds but == none
+//! true  false  none                     what is not there is none: equal to nothing else, neither less nor greater
 //! ```
 //!
 //! Names are whatever the place of an expression knows: leaves in a spec, and what became of a run in a list of runs. Kinds

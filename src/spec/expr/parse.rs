@@ -9,6 +9,9 @@ use crate::spec::names::nearest;
 /// How deep an expression may nest: beyond it is no person's.
 const DEEPEST: usize = 64;
 
+/// How many terms a sum or a product may have: each is one level of the tree.
+const LONGEST: usize = 1000;
+
 /// The tree of a text.
 pub fn parse(text: &str) -> Result<Node, Wrong> {
     let mut parser = Parser { tokens: words(text)?, at: 0, depth: 0 };
@@ -18,7 +21,9 @@ pub fn parse(text: &str) -> Result<Node, Wrong> {
     let node = parser.or()?;
     match parser.token().what {
         Word::End => Ok(node),
-        _ => Err(parser.wrong("what is before this is whole already").hint("`and` and `or` join conditions")),
+        _ => Err(parser
+            .wrong("nothing can follow here: what is before it is whole")
+            .hint("`and` and `or` join conditions; there are == != < <= > >= and `in [2, 4]`")),
     }
 }
 
@@ -106,9 +111,9 @@ impl Parser {
         }
         self.at = before;
         let (mut nodes, mut orders) = (vec![first], Vec::new());
-        while let Some(sign) = self.takes_sign(&["==", "!=", "<=", ">=", "<", ">"]) {
+        while let Some(sign) = self.takes_sign(&["==", "=", "!=", "<=", ">=", "<", ">"]) {
             orders.push(match sign {
-                "==" => Order::Equal,
+                "==" | "=" => Order::Equal,
                 "!=" => Order::Unequal,
                 "<" => Order::Less,
                 "<=" => Order::AtMost,
@@ -125,11 +130,14 @@ impl Parser {
 
     fn within(&mut self, what: Node, is_in: bool) -> Result<Node, Wrong> {
         let (from, what) = (what.from, Box::new(what));
-        if self.takes_sign(&["["]).is_none() {
-            let list = Box::new(self.atom()?);
-            return Ok(Node { from, to: list.to, what: What::Within { what, list, is_in } });
-        }
-        let list = self.listed("]")?;
+        let list = match self.takes_sign(&["[", "("]) {
+            Some("[") => self.listed("]")?,
+            Some(_) => self.listed(")")?, // as SQL has it
+            None => {
+                let list = Box::new(self.atom()?);
+                return Ok(Node { from, to: list.to, what: What::Within { what, list, is_in } });
+            }
+        };
         Ok(Node { from, to: self.tokens[self.at - 1].to, what: What::In { what, list, is_in } })
     }
 
@@ -158,10 +166,11 @@ impl Parser {
 
     fn chained(&mut self, signs: &[&'static str], part: fn(&mut Self) -> Result<Node, Wrong>) -> Result<Node, Wrong> {
         let mut left = part(self)?;
-        while let Some(sign) = self.takes_sign(signs) {
+        for _ in 0..LONGEST {
+            let Some(sign) = self.takes_sign(signs) else { return Ok(left) };
             left = arithmetic(sign, left, part(self)?);
         }
-        Ok(left)
+        Err(self.wrong(&format!("this has more than {LONGEST} terms")))
     }
 
     fn signed(&mut self) -> Result<Node, Wrong> {
