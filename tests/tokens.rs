@@ -280,6 +280,22 @@ fn numbers_of_characters_are_believed_where_they_can_be() {
 }
 
 #[test]
+fn files_that_are_not_what_was_written_are_refused() {
+    let place = Place::with(&[0, 1, 0], &[1, 1]);
+    let hash = |name: &str| blake3::hash(&fs::read(place.folder().join(name)).unwrap()).to_string();
+    let hashes = ["train.bin", "val.bin"].map(hash);
+    place.write("meta.json", json!({"vocab_size": 2, "blake3": hashes}).to_string());
+    place.look().unwrap();
+    for (name, ids) in [("train.bin", &[0, 1, 1][..]), ("val.bin", &[1, 0])] {
+        let before = fs::read(place.folder().join(name)).unwrap();
+        place.write(name, narrow(ids));
+        let refusal = place.refusal(TokenizerKind::Char);
+        assert!(refusal.contains(&format!("{name} is not what meta.json says")), "{refusal}");
+        place.write(name, before);
+    }
+}
+
+#[test]
 fn a_folder_that_is_being_prepared_is_known() {
     let place = Place::new();
     fs::create_dir(place.folder().join(".aside-prepare")).unwrap();

@@ -118,6 +118,14 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).doing(Exit::Store, || format!("reading {}", path.display()))
 }
 
+/// blake3 of a file, in hex.
+pub fn hash(path: &Path) -> Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    let read = File::open(path).and_then(|file| hasher.update_reader(file).map(drop));
+    read.doing(Exit::Store, || format!("reading {}", path.display()))?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
 /// Reads a file of JSON.
 pub fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
     serde_json::from_slice(&read(path)?).doing(Exit::Store, || format!("reading {}", path.display()))

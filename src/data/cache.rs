@@ -171,7 +171,7 @@ impl Kept {
         let Some(hashes) = &stored.blake3 else { return Ok(Vec::new()) };
         let mut faults = Vec::new();
         for ((name, _), expected) in stored.sizes().into_iter().zip(hashes) {
-            if hash_file(&self.folder.join(name))? != *expected {
+            if files::hash(&self.folder.join(name))? != *expected {
                 faults.push(format!("{name} is not what was written"));
             }
         }
@@ -212,7 +212,7 @@ fn sound(folder: &Path) -> Option<Stored> {
     let bytes: u64 = stored.sizes().iter().map(|(_, bytes)| bytes).sum();
     let hashes = stored.blake3.as_ref().filter(|_| bytes <= SMALL);
     let is_as_written =
-        |((name, _), expected): (_, &String)| hash_file(&folder.join(name)).is_ok_and(|hash| hash == *expected);
+        |((name, _), expected): (_, &String)| files::hash(&folder.join(name)).is_ok_and(|hash| hash == *expected);
     if hashes.is_some_and(|hashes| !stored.sizes().into_iter().zip(hashes).all(is_as_written)) {
         wait::say(&format!("{} is not what was written: it is made again", folder.display()));
         return None;
@@ -265,19 +265,11 @@ fn make(
     let hash = source.identify(blake3::hash(text.text.as_bytes()).to_hex().to_string());
     let info = describe(corpus, hash, &text, &*tokenizer, (train_tokens, total - train_tokens), val_from);
     let (tokenizer, alphabet) = (source.kind(), tokenizer.alphabet());
-    let blake3 = Some([hash_file(&aside.join("train.bin"))?, hash_file(&aside.join("val.bin"))?]);
+    let blake3 = Some([files::hash(&aside.join("train.bin"))?, files::hash(&aside.join("val.bin"))?]);
     let stored = Stored { format: FORMAT, token_bytes, tokenizer, alphabet, info, blake3 };
     files::write_json(&aside.join("info.json"), &stored)?;
     put_in_place(aside, folder).doing(Exit::Store, doing)?;
     Ok(stored)
-}
-
-/// blake3 of a file, in hex.
-fn hash_file(path: &Path) -> Result<String> {
-    let mut hasher = blake3::Hasher::new();
-    let read = File::open(path).and_then(|file| hasher.update_reader(file).map(drop));
-    read.doing(Exit::Store, || format!("reading {}", path.display()))?;
-    Ok(hasher.finalize().to_hex().to_string())
 }
 
 /// Gives a whole folder its name, unless somebody else made the same meanwhile.

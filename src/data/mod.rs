@@ -123,7 +123,7 @@ pub fn prepare(config: &DataConfig, cache: &Path) -> Result<CorpusInfo> {
 }
 
 /// The config with what its corpus says of itself filled in: a folder of tokens names its tokenizer. It is what a run should
-/// be known by. Errors as [`prepare`].
+/// be known by. Errors as [`prepare()`].
 pub fn resolved(config: &DataConfig) -> Result<DataConfig> {
     match config.corpus {
         CorpusKind::Tokens => tokens::resolved(config),

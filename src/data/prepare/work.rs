@@ -203,6 +203,7 @@ impl<'a> Work<'a> {
         };
         let record = Record { job: self.job.clone(), prepared: prepared.clone() };
         self.out.place(&record, file)?;
+        let [train, val] = ["train.bin", "val.bin"].map(|name| files::hash(&self.out.0.join(name)));
         let meta = Meta {
             vocab_size: prepared.vocab_size,
             tokenizer: Some(self.request.source.kind()),
@@ -211,6 +212,7 @@ impl<'a> Work<'a> {
             token_bytes: Some(prepared.token_bytes),
             train_chars: Some(prepared.train_chars),
             val_chars: Some(prepared.val_chars),
+            blake3: Some([train?, val?]),
             source: self.request.paths.iter().map(|path| path.display().to_string()).collect(),
         };
         meta.write(&self.out.0)?;

@@ -23,6 +23,8 @@ pub struct Meaning {
     tokenizer: Box<dyn Tokenizer>,
     /// The file of the tokenizer, where the folder names one.
     pub tokenizer_file: Option<PathBuf>,
+    /// The hashes of the two files, where the folder says them.
+    blake3: Option<[String; 2]>,
     /// Characters that the two files stand for, where the folder says so.
     chars: Option<[u64; 2]>,
     notes: Vec<String>,
@@ -53,8 +55,8 @@ impl Meaning {
                 Source::Ids => 1 << 16, // what two bytes hold: the highest that occurs is not known yet
                 _ => tokenizer.vocab_size(),
             };
-            let (tokenizer_file, chars, notes) = (None, None, Vec::new());
-            return Ok(Self { vocab_size, token_bytes: 2, source, tokenizer, tokenizer_file, chars, notes });
+            let (tokenizer_file, blake3, chars, notes) = (None, None, None, Vec::new());
+            return Ok(Self { vocab_size, token_bytes: 2, source, tokenizer, tokenizer_file, blake3, chars, notes });
         };
         let (mut tokenizer_file, mut notes) = (None, Vec::new());
         let source = match (meta.tokenizer, asked) {
@@ -95,7 +97,8 @@ impl Meaning {
         }
         let chars = meta.train_chars.zip(meta.val_chars).map(|(train, val)| [train, val]);
         let token_bytes = meta.token_bytes.unwrap_or(2);
-        Ok(Self { vocab_size, token_bytes, source, tokenizer, tokenizer_file, chars, notes })
+        let blake3 = meta.blake3;
+        Ok(Self { vocab_size, token_bytes, source, tokenizer, tokenizer_file, blake3, chars, notes })
     }
 
     /// Goes through the tokens, and says what is known of them then.
@@ -108,6 +111,14 @@ impl Meaning {
         let of = train_bytes + val_bytes;
         let train = scan::scan(&tokens[0], self.vocab_size, &progress, (0, of), is_asked)?;
         let val = scan::scan(&tokens[1], self.vocab_size, &progress, (train_bytes, of), is_asked)?;
+        for (file, (scan, expected)) in tokens.iter().zip([&train, &val].into_iter().zip(self.blake3.iter().flatten()))
+        {
+            if scan.hash != *expected {
+                let why = format!("{} is not what {META} says: it has another hash", file.path().display());
+                return Err(Error::new(Exit::Spec, opening(folder), why)
+                    .hint("it was damaged or changed since; make or copy it again"));
+            }
+        }
         let [train_chars, val_chars] = match (self.chars, &self.source) {
             (Some(chars), _) => self.believable(folder, chars, tokens)?,
             // What a token of a file stands for may depend on those beside it.

@@ -8,6 +8,7 @@
 //! token_bytes      2 (what lacks says 2) or 4
 //! train_chars      characters that the tokens of train.bin stand for
 //! val_chars        the same of val.bin
+//! blake3           of train.bin and of val.bin, in hex; files that differ from it are refused
 //! source           what they were made of, for people
 //! itos             instead of an alphabet, as nanoGPT has it: the text of each id
 //! ```
@@ -58,6 +59,9 @@ pub struct Meta {
     /// The same of `val.bin`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub val_chars: Option<u64>,
+    /// blake3 of `train.bin` and of `val.bin`, in hex.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blake3: Option<[String; 2]>,
     /// What they were made of, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub source: Vec<String>,
@@ -157,6 +161,7 @@ impl Meta {
             token_bytes: None,
             train_chars: None,
             val_chars: None,
+            blake3: None,
             source: Vec::new(),
         }
     }
