@@ -109,6 +109,16 @@ fn pairs() -> Value {
 }
 
 #[test]
+fn merges_that_are_left_out_in_training_are_made() {
+    let place = Place::new();
+    let mut all = pairs();
+    all["model"]["dropout"] = json!(0.5);
+    let file = place.write("tokenizer.json", &all.to_string());
+    let source = Source::of(&place.config("", TokenizerKind::File, Some(&file))).unwrap();
+    assert_eq!(source.build("").unwrap().encode(&"ab".repeat(100)).unwrap(), [3; 100]);
+}
+
+#[test]
 fn gpt2_has_the_ids_of_tiktoken() {
     // From `tiktoken.get_encoding("gpt2").encode_ordinary` of tiktoken 0.12.
     let known: [(&str, &[u32]); 12] = [

@@ -94,13 +94,10 @@ fn compare(python: &Path, ranks: &Path, file: &Path, threads: usize, dir: &Path)
     let (mut times, mut busiest) = ([Vec::new(), Vec::new()], 0.0f64);
     for pair in 0..PAIRS {
         for side in if pair % 2 == 0 { [0, 1] } else { [1, 0] } {
-            if side == 0 {
-                let load = Load::begin(vec![tiktoken.child.id()]);
-                times[0].push(tiktoken.turn(""));
-                busiest = busiest.max(load.cores_of_others());
-            } else {
-                times[1].push(exp(file, threads, &out));
-            }
+            let load = Load::begin(vec![tiktoken.child.id()]);
+            let time = if side == 0 { tiktoken.turn("") } else { exp(file, threads, &out) };
+            busiest = busiest.max(load.cores_of_others());
+            times[side].push(time);
         }
     }
     sched_setaffinity(None, &all).expect("cores");

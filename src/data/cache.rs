@@ -308,9 +308,10 @@ fn write_tokens(
     while end.text < text.len() {
         stir(lock);
         progress.at(end.text as u64, text.len() as u64);
-        let from = end.text;
-        end.text = tokenizer.cut(text, from + PIECE);
-        let tokens = tokenizer.encode(&text[from..end.text])?;
+        let rest = &text[end.text..];
+        let piece = &rest[..tokenizer.cut(rest, PIECE)];
+        end.text += piece.len();
+        let tokens = tokenizer.encode(piece)?;
         end.tokens += tokens.len() as u64;
         ends.push(end);
         let write = |&token: &u32| file.write_all(&token.to_le_bytes()[..token_bytes as usize]);

@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use exp::{
+    base::rng,
     data::{self, CorpusInfo, tokenizer::Source},
     spec::config::{CorpusKind, DataConfig, TokenizerKind},
 };
@@ -54,6 +55,19 @@ fn a_text_has_the_tokens_of_the_token_cache() {
     assert_eq!(fs::read(lab.path("short.txt.file/tokenizer.json")).unwrap(), fs::read(lab.path("words.json")).unwrap());
     let alphabet = lab.meta("long.txt.char")["alphabet"].as_str().unwrap().to_owned();
     assert!(alphabet.starts_with("\n\r '().12") && alphabet.ends_with("春😀"), "{alphabet:?}");
+}
+
+#[test]
+fn a_text_without_a_place_to_cut_has_the_tokens_that_it_has_as_a_whole() {
+    let lab = Lab::new();
+    let mut rng = rng::stream(1, "test/prepare/letters");
+    let letters: String = (0..2_500_000).map(|_| char::from(b'a' + rng::below(&mut rng, 26) as u8)).collect();
+    for (name, text) in [("mixed", text(1, 900_000) + &"ing".repeat(1_100_000) + &text(2, 9000)), ("letters", letters)]
+    {
+        lab.write(name, &text);
+        assert_like_the_cache(&lab, name, TokenizerKind::Gpt2);
+        assert!(lab.ids(&format!("{name}.gpt2")) == Source::Gpt2.build("").unwrap().encode(&text).unwrap(), "{name}");
+    }
 }
 
 #[test]

@@ -159,6 +159,66 @@ fn what_changed_meanwhile_is_begun_anew_and_said() {
 }
 
 #[test]
+fn what_cannot_be_read_is_not_taken_for_what_is_not_there() {
+    let lab = Lab::new();
+    lab.write("a", text(1, 24_000_000));
+    let words = "a --out out --tokenizer byte";
+    interrupted(&lab, words);
+    let aside = lab.path("out/.aside-prepare");
+    let size = || fs::metadata(aside.join("tokens.bin")).unwrap().len();
+    let (known, tokens) = (state(&lab, "out").unwrap(), size());
+    for name in ["job.json", "state.json"] {
+        let path = aside.join(name);
+        let before = fs::read(&path).unwrap();
+        fs::write(&path, "{\"format\": ").unwrap();
+        let said = lab.prepare(words, 5);
+        assert!(said.contains(&format!("{name}: EOF")) && said.contains("--force begins anew"), "{said}");
+        // Nobody, root included, reads a folder as a file.
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        for force in ["", " --force"] {
+            let said = lab.prepare(&format!("{words}{force}"), 5);
+            assert!(said.contains(&format!("{name}: Is a directory")) && said.contains("is kept"), "{said}");
+        }
+        fs::remove_dir(&path).unwrap();
+        fs::write(&path, before).unwrap();
+        assert_eq!(size(), tokens);
+    }
+    fs::write(aside.join("tokens.bin"), "").unwrap();
+    let far = known.replacen("\"tokens\": 0,", "\"tokens\": 1,", 1);
+    fs::write(aside.join("state.json"), far).unwrap();
+    let said = lab.prepare(words, 5);
+    assert!(said.contains("state.json: it tells of ") && said.contains("--force begins anew"), "{said}");
+    let said = lab.prepare(&format!("{words} --force"), 0);
+    assert!(said.contains("begun anew: ") && said.contains("state.json: it tells of "), "{said}");
+
+    lab.write("out/prepared.json", "{}");
+    let said = lab.prepare(words, 5);
+    assert!(said.contains("prepared.json: missing field") && said.contains("--force"), "{said}");
+    lab.prepare(&format!("{words} --force"), 0);
+    fs::write(lab.path("out/val.bin"), "short").unwrap();
+    let said = lab.prepare(words, 2);
+    assert!(said.contains("not as long as it was made") && said.contains("--force"), "{said}");
+}
+
+#[test]
+fn what_was_begun_over_a_whole_folder_is_kept_when_that_is_asked_for_again() {
+    let lab = Lab::new();
+    lab.write("a", text(1, 24_000_000));
+    let (first, second) = ("a --out out --tokenizer byte", "a --out out --tokenizer byte --val-fraction 0.2 --force");
+    lab.prepare(first, 0);
+    interrupted(&lab, second);
+    let begun = state(&lab, "out");
+    let said = lab.prepare(first, 0);
+    assert!(said.contains("holds these tokens already") && said.contains("it is kept"), "{said}");
+    assert!(said.contains("the share that validates is another"), "{said}");
+    assert_eq!(state(&lab, "out"), begun);
+    let said = lab.prepare(second, 0);
+    assert!(said.contains("going on where it was interrupted"), "{said}");
+    assert!(!lab.path("out/.aside-prepare").exists());
+}
+
+#[test]
 fn of_two_at_once_one_works_and_the_other_waits_and_says_so() {
     let lab = texts();
     let words = "texts --out out --field text --tokenizer gpt2 --threads 1 --save-every 0";

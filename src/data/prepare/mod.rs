@@ -131,9 +131,11 @@ pub fn run(request: &Request, hooks: &Hooks) -> Result<Outcome> {
 
     let (field, key) = (request.field.clone(), request.source.key());
     let job = Job::new(&inputs.files, key, field, separation, request.val_fraction)?;
-    if out.is_whole() && !request.force {
-        return match out.record() {
-            Some(Record { job: done, prepared }) if done == job => out.clear().map(|()| Outcome::WasDone(prepared)),
+    if out.is_whole()? && !request.force {
+        return match out.record()? {
+            Some(Record { job: done, prepared }) if done == job => {
+                was_done(&out, &job, &prepared, hooks).map(|()| Outcome::WasDone(prepared))
+            }
             record => Err(is_other(&out, record.and_then(|record| job.difference(&record.job)))),
         };
     }
@@ -207,6 +209,26 @@ fn is_other(out: &Out, difference: Option<String>) -> Error {
         .hint("name another folder with --out, or write over it with --force")
 }
 
+/// The folder is whole, and was made of the same. What lies aside may be the rest of that, or what `--force` began since.
+fn was_done(out: &Out, job: &Job, prepared: &Prepared, hooks: &Hooks) -> Result<()> {
+    if !out.has(prepared)? {
+        return Err(is_other(out, Some("train.bin or val.bin is not as long as it was made".into())));
+    }
+    let kept = match out.begun() {
+        Ok(begun) => begun.and_then(|begun| job.difference(&begun)),
+        Err(unreadable) => Some(unreadable.to_string()),
+    };
+    match kept {
+        None => out.clear(),
+        Some(difference) => {
+            let aside = out.aside();
+            let what = format!("{} holds work that --force began and that is not done", aside.display());
+            (hooks.say)(&format!("{what}; it is kept for the command that began it: {difference}"));
+            Ok(())
+        }
+    }
+}
+
 /// JSON lines need a field, and a field needs JSON lines.
 fn check_lines(files: &[PathBuf], field: Option<&str>) -> Result<()> {
     let lines = files.iter().find(|path| is_lines(path));
@@ -228,10 +250,13 @@ fn check_lines(files: &[PathBuf], field: Option<&str>) -> Result<()> {
 
 /// Where the work begins: where it was interrupted, if it is the same work.
 fn begin_or_go_on(out: &Out, job: &Job, request: &Request, hooks: &Hooks) -> Result<State> {
-    let earlier = out.load();
-    let difference = earlier.as_ref().and_then(|(earlier, _)| job.difference(earlier));
-    match (earlier, difference) {
-        (Some((_, state)), None) => {
+    let earlier = out.begun().and_then(|earlier| match earlier.map(|earlier| job.difference(&earlier)) {
+        None => Ok((None, None)),
+        Some(None) => Ok((out.state_of(job)?, None)),
+        Some(difference) => Ok((None, difference)),
+    });
+    let difference = match earlier {
+        Ok((Some(state), _)) => {
             let of: u64 = job.inputs().iter().map(|input| input.bytes).sum();
             let percent = 100.0 * state.read as f64 / of.max(1) as f64;
             (hooks.say)(&match state.phase {
@@ -239,18 +264,20 @@ fn begin_or_go_on(out: &Out, job: &Job, request: &Request, hooks: &Hooks) -> Res
                 Phase::Tokens => format!("going on where it was interrupted, at {percent:.0} %"),
                 Phase::Split => "going on where it was interrupted: all is tokenized".into(),
             });
-            Ok(state)
+            return Ok(state);
         }
-        (earlier, difference) => {
-            if let (Some(_), Some(difference)) = (earlier, difference) {
-                (hooks.say)(&format!("what was begun here is begun anew: {difference}"));
-            }
-            if !out.is_whole() && !request.force && out.stranger(true)?.is_some() {
-                return Err(is_other(out, None));
-            }
-            out.begin(job)?;
-            let phase = if matches!(request.source, Source::Char) { Phase::Alphabet } else { Phase::Tokens };
-            Ok(State::new(phase))
-        }
+        Ok((None, difference)) => difference,
+        // What no one can go on with; what only cannot be read is another matter.
+        Err(e) if request.force && e.io.is_none() => Some(e.to_string()),
+        Err(e) => return Err(e),
+    };
+    if !out.is_whole()? && !request.force && out.stranger(true)?.is_some() {
+        return Err(is_other(out, difference));
     }
+    if let Some(difference) = difference {
+        (hooks.say)(&format!("what was begun here is begun anew: {difference}"));
+    }
+    out.begin(job)?;
+    let phase = if matches!(request.source, Source::Char) { Phase::Alphabet } else { Phase::Tokens };
+    Ok(State::new(phase))
 }

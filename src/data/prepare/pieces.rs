@@ -27,7 +27,7 @@ pub enum Separator {
 pub struct Cuts<'a> {
     /// How long a piece is at least, in bytes.
     least: usize,
-    /// How long a piece gets within a document that has no place for a cut.
+    /// How long a piece gets without a tokenizer, within a document that has no line's end.
     most: usize,
     /// Knows where tokens do not change; without one, texts are cut after a line's end.
     tokenizer: Option<&'a dyn Tokenizer>,
@@ -40,14 +40,14 @@ impl<'a> Cuts<'a> {
     pub fn of(source: &Source, tokenizer: &'a dyn Tokenizer) -> Self {
         match source {
             Source::File(_) => Self { least: 1 << 18, most: 1 << 20, tokenizer: None },
-            _ => Self { least: 1 << 20, most: 1 << 23, tokenizer: Some(tokenizer) },
+            _ => Self { least: 1 << 20, most: usize::MAX, tokenizer: Some(tokenizer) },
         }
     }
 
     /// Where to cut a text: `start` is where its last document begins that does so before a cut is due, and `end` where
     /// that ends or, unless it `is_whole`, is to be read on. `None` where more of it has to be seen.
     fn find(&self, text: &str, start: usize, end: usize, is_whole: bool) -> Option<usize> {
-        let most = start + self.most;
+        let most = start.saturating_add(self.most);
         let at = match self.tokenizer {
             Some(tokenizer) => start + tokenizer.cut(&text[start..end], self.least - start),
             // Not within a document that is short, where the piece is long because of those before it.
@@ -114,20 +114,26 @@ pub struct Pieces<'a> {
     empty: Option<Place>,
     cursor: Cursor,
     is_over: bool,
+    /// Up to where no cut was found: before there is half as much again, none is looked for anew, since that would be done
+    /// from the beginning.
+    seen: usize,
 }
 
 impl<'a> Pieces<'a> {
     /// The pieces of documents, which begin at the place of `cursor`.
     pub fn new(documents: Documents<'a>, separator: Separator, cuts: Cuts<'a>, cursor: Cursor) -> Self {
         let (text, breaks, starts) = Default::default();
-        Self { documents, separator, cuts, text, breaks, starts, empty: None, cursor, is_over: false }
+        Self { documents, separator, cuts, text, breaks, starts, empty: None, cursor, is_over: false, seen: 0 }
     }
 
     /// The next piece; `None` at the end.
     pub fn next(&mut self) -> Result<Option<Piece>> {
         loop {
-            if let Some(at) = self.cut() {
-                return Ok(Some(self.take(at)));
+            if self.is_over || self.text.len() >= self.seen + self.seen / 2 {
+                if let Some(at) = self.cut() {
+                    return Ok(Some(self.take(at)));
+                }
+                self.seen = if self.text.len() < self.cuts.least { 0 } else { self.text.len() };
             }
             if self.is_over {
                 return Ok((!self.text.is_empty()).then(|| self.take(self.text.len())));
@@ -165,6 +171,7 @@ impl<'a> Pieces<'a> {
     }
 
     fn take(&mut self, at: usize) -> Piece {
+        self.seen = 0;
         let rest = self.text.split_off(at);
         let text = mem::replace(&mut self.text, rest);
 

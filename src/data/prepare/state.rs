@@ -19,7 +19,7 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     Prepared,
@@ -27,7 +27,7 @@ use super::{
     pieces::{Cursor, Separator},
 };
 use crate::{
-    base::{Context, Exit, Result, files},
+    base::{Context, Error, Exit, Result, files},
     data::{
         text::{look_up, opening},
         tokens::META,
@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// The version of the state and of the rules that tokens follow from.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// How many marks are kept.
 const MARKS: usize = 1024;
@@ -125,10 +125,17 @@ impl Job {
         }
     }
 
-    /// The file that is no longer what it was when the work was begun, in words.
-    pub fn changed(&self, paths: &[PathBuf]) -> Option<String> {
-        let now = paths.iter().zip(&self.inputs).find(|(path, then)| Input::of(path).ok().as_ref() != Some(then));
-        now.map(|(path, _)| path.display().to_string())
+    /// The file that is no longer what it was when the work was begun.
+    pub fn changed<'a>(&self, paths: &'a [PathBuf]) -> Result<Option<&'a Path>> {
+        for (path, then) in paths.iter().zip(&self.inputs) {
+            let is_gone = || matches!(path.try_exists(), Ok(false));
+            match Input::of(path) {
+                Ok(now) if now == *then => {}
+                Err(e) if !is_gone() => return Err(e),
+                _ => return Ok(Some(path)),
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -238,8 +245,13 @@ pub const TOKENIZER: &str = "tokenizer.json";
 
 const RECORD: &str = "prepared.json";
 
-/// How much is copied at a time, in bytes.
+/// What to do about work that cannot be gone on with.
+const ANEW: &str = "--force begins anew, and what was done is lost; --out names another folder";
+
+/// How much is copied at a time, in bytes, and how many times that before it is made durable: so that this takes no long
+/// time in the end.
 const STRETCH: u64 = 1 << 24;
+const STRETCHES: usize = 16;
 
 /// The folder that is made.
 pub struct Out(pub PathBuf);
@@ -286,26 +298,41 @@ impl Out {
     }
 
     /// Whether it is whole, whoever made it.
-    pub fn is_whole(&self) -> bool {
-        self.file(META).exists()
+    pub fn is_whole(&self) -> Result<bool> {
+        Ok(size(&self.file(META))?.is_some())
     }
 
     /// What it was made of, where this command made it.
-    pub fn record(&self) -> Option<Record> {
-        files::read_json(&self.file(RECORD)).ok()
+    pub fn record(&self) -> Result<Option<Record>> {
+        told(&self.file(RECORD), "name another folder with --out, or write over it with --force")
     }
 
-    /// What was worked on and how far it was when it was last interrupted, if it was; `None` where what is there does not
-    /// fit what is told of it.
-    pub fn load(&self) -> Option<(Job, State)> {
-        let job: Job = files::read_json(&self.job()).ok()?;
-        let state: State = files::read_json(&self.state()).ok()?;
+    /// Whether it has the tokens that were made, by their number.
+    pub fn has(&self, prepared: &Prepared) -> Result<bool> {
+        let is =
+            |name, tokens: u64| -> Result<bool> { Ok(size(&self.file(name))? == Some(tokens * prepared.token_bytes)) };
+        Ok(is("train.bin", prepared.train_tokens)? && is("val.bin", prepared.val_tokens)?)
+    }
+
+    /// What was worked on when it was last interrupted, if it was.
+    pub fn begun(&self) -> Result<Option<Job>> {
+        told(&self.job(), ANEW)
+    }
+
+    /// How far that was; `None` where nothing was done.
+    pub fn state_of(&self, job: &Job) -> Result<Option<State>> {
+        let Some(state) = told::<State>(&self.state(), ANEW)? else { return Ok(None) };
         let is_there = match state.phase {
             Phase::Alphabet => true,
-            Phase::Tokens => size(&self.tokens()).unwrap_or(0) >= state.tokens * state.token_bytes,
-            Phase::Split => self.stage(&job, &state).is_some(),
+            Phase::Tokens => size(&self.tokens())?.unwrap_or(0) >= state.tokens * state.token_bytes,
+            Phase::Split => self.stage(job, &state)?.is_some(),
         };
-        is_there.then_some((job, state))
+        if !is_there {
+            let (doing, tokens) = (format!("reading {}", self.state().display()), state.tokens);
+            let why = format!("it tells of {tokens} tokens, and {} has others", self.tokens().display());
+            return Err(Error::new(Exit::Store, doing, why).hint(ANEW));
+        }
+        Ok(Some(state))
     }
 
     /// Removes what was not whole, and keeps what is worked on from now on.
@@ -319,46 +346,52 @@ impl Out {
         files::write_json(&self.state(), state)
     }
 
-    /// Removes what is not whole.
+    /// Removes what is not whole: first what says that it is some work, for whoever is killed meanwhile.
     pub fn clear(&self) -> Result<()> {
         let aside = self.aside();
-        match fs::remove_dir_all(&aside) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-            _ => Ok(()),
-        }
-        .doing(Exit::Store, || format!("removing {}", aside.display()))
+        let removed = there(fs::remove_file(self.job())).and_then(|_| there(fs::remove_dir_all(&aside)));
+        removed.map(drop).doing(Exit::Store, || format!("removing {}", aside.display()))
     }
 
     /// How far the splitting is; `None` where the files are not what the state tells.
-    fn stage(&self, job: &Job, state: &State) -> Option<Stage> {
+    fn stage(&self, job: &Job, state: &State) -> Result<Option<Stage>> {
         let (all, token_bytes) = (state.tokens, state.token_bytes);
         let train = job.train_tokens(all);
         let val = all - train;
-        let is = |path: &Path, tokens: u64| size(path) == Some(tokens * token_bytes);
-        let val_is_made = is(&self.val(), val) || is(&self.file("val.bin"), val);
-        match size(&self.tokens()) {
+        let is = |path: &Path, tokens: u64| -> Result<bool> { Ok(size(path)? == Some(tokens * token_bytes)) };
+        let val_is_made = is(&self.val(), val)? || is(&self.file("val.bin"), val)?;
+        Ok(match size(&self.tokens())? {
             Some(size) if size >= all * token_bytes => Some(Stage::Whole),
             Some(size) if size == train * token_bytes && val_is_made => Some(Stage::Split),
-            None if is(&self.file("train.bin"), train) && val_is_made => Some(Stage::Split),
+            None if is(&self.file("train.bin"), train)? && val_is_made => Some(Stage::Split),
             _ => None,
-        }
+        })
     }
 
     /// Moves what follows the training split to a file of its own, and makes both durable. Goes on where it was
     /// interrupted.
     pub fn split(&self, job: &Job, state: &State, is_asked: &dyn Fn() -> bool) -> Result<End> {
-        if self.stage(job, state) == Some(Stage::Split) {
-            return Ok(End::Reached);
-        }
+        let is_split = self.stage(job, state)? == Some(Stage::Split);
         let keep = job.train_tokens(state.tokens) * state.token_bytes;
         let split = || -> io::Result<End> {
-            let mut tokens = File::options().read(true).write(true).open(self.tokens())?;
+            let opened = there(File::options().read(true).write(true).open(self.tokens()))?;
+            if is_split {
+                // Or whoever cut it off was killed before that was durable.
+                opened.map_or(Ok(()), |tokens| tokens.sync_all())?;
+                return Ok(End::Reached);
+            }
+            let mut tokens = opened.ok_or(io::ErrorKind::NotFound)?;
             tokens.set_len(state.tokens * state.token_bytes)?;
             tokens.seek(SeekFrom::Start(keep))?;
             let mut val = File::create(self.val())?;
+            let mut stretches = 0usize;
             while io::copy(&mut (&mut tokens).take(STRETCH), &mut val)? > 0 {
                 if is_asked() {
                     return Ok(End::Asked);
+                }
+                stretches += 1;
+                if stretches.is_multiple_of(STRETCHES) {
+                    val.sync_data()?;
                 }
             }
             val.sync_all()?;
@@ -376,16 +409,11 @@ impl Out {
             // From here on it is not whole: what it held before is given up.
             let stale = [Some(META), tokenizer.is_none().then_some(TOKENIZER)];
             for name in stale.into_iter().flatten() {
-                match fs::remove_file(self.file(name)) {
-                    Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-                    _ => files::sync_folder(&self.0)?,
-                }
+                there(fs::remove_file(self.file(name)))?;
+                files::sync_folder(&self.0)?;
             }
             for (from, to) in [(self.tokens(), "train.bin"), (self.val(), "val.bin")] {
-                match fs::rename(from, self.file(to)) {
-                    Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-                    _ => {} // or it was placed before
-                }
+                there(fs::rename(from, self.file(to)))?; // or it was placed before
             }
             files::sync_folder(&self.0)
         };
@@ -405,8 +433,30 @@ enum Stage {
     Split,
 }
 
-fn size(path: &Path) -> Option<u64> {
-    fs::metadata(path).ok().map(|file| file.len())
+/// What came of something done to a file, `None` where there is none; any other error is no answer to whether there is one.
+fn there<T>(done: io::Result<T>) -> io::Result<Option<T>> {
+    match done {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        done => done.map(Some),
+    }
+}
+
+fn size(path: &Path) -> Result<Option<u64>> {
+    let found = there(fs::metadata(path)).doing(Exit::Store, || format!("looking at {}", path.display()))?;
+    Ok(found.map(|file| file.len()))
+}
+
+/// What a file of ours tells; `None` where there is none. One that cannot be read may tell of hours of work, and one that
+/// tells something else was not written by this version: what to do about that is the `hint`.
+fn told<T: DeserializeOwned>(path: &Path, hint: &str) -> Result<Option<T>> {
+    match files::read_json(path) {
+        Ok(told) => Ok(Some(told)),
+        Err(e) if e.io == Some(io::ErrorKind::NotFound) => Ok(None),
+        Err(e) if e.io.is_some() => {
+            Err(e.hint("what is there is kept: let the file be read, or name another folder with --out"))
+        }
+        Err(e) => Err(e.hint(hint)),
+    }
 }
 
 #[cfg(test)]

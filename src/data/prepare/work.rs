@@ -90,7 +90,7 @@ impl<'a> Work<'a> {
         let total = self.state.tokens;
         let train_tokens = self.job.train_tokens(total);
         let Some(train_chars) = self.chars_before(train_tokens, &*tokenizer)? else { return Ok(None) };
-        if self.out.split(self.job, &self.state, self.hooks.is_asked)? == End::Asked {
+        if self.out.split(self.job, &self.state, &self.stirring())? == End::Asked {
             return Ok(None);
         }
         let prepared = Prepared {
@@ -228,7 +228,7 @@ impl<'a> Work<'a> {
         work: impl Fn(Piece) -> Result<T> + Sync,
         mut take: impl FnMut(&mut Self, Note, T) -> Result<ControlFlow<()>>,
     ) -> Result<End> {
-        let (request, hooks) = (self.request, self.hooks);
+        let request = self.request;
         let counter = Counter::default();
         counter.read.store(self.input_bytes(cursor.place.file), Ordering::Relaxed);
         let documents = Documents::at(self.inputs, cursor.place, request.field.as_deref(), &counter);
@@ -237,20 +237,24 @@ impl<'a> Work<'a> {
         let (bar, of) = (Progress::of(what), self.input_bytes(self.inputs.len()));
         bar.at(self.state.read, of);
         let pool = Rc::clone(&self.pool);
-        let (lock, stirred) = (self.lock, Cell::new(Instant::now()));
-        let is_asked = || {
-            if stirred.get().elapsed() >= STIR {
-                stirred.set(Instant::now());
-                let _ = lock.touch(); // who sees no sign of life gives up waiting, and nothing else is lost
-            }
-            (hooks.is_asked)()
-        };
-        let end = pass::run(pieces, &counter, &pool, &is_asked, work, |note, made| {
+        let end = pass::run(pieces, &counter, &pool, &self.stirring(), work, |note, made| {
             bar.at(note.read, of);
             take(self, note, made)
         });
         // What went wrong may be that a file became another.
         end.map_err(|e| if e.exit == Exit::Spec { self.check_inputs().err().unwrap_or(e) } else { e })
+    }
+
+    /// Whether somebody asks to stop; each time it is looked, those who wait for the lock may see that the work goes on.
+    fn stirring(&self) -> impl Fn() -> bool + use<'a> {
+        let (lock, hooks, stirred) = (self.lock, self.hooks, Cell::new(Instant::now()));
+        move || {
+            if stirred.get().elapsed() >= STIR {
+                stirred.set(Instant::now());
+                let _ = lock.touch(); // who sees no sign of life gives up waiting, and nothing else is lost
+            }
+            (hooks.is_asked)()
+        }
     }
 
     /// The piece that a note tells of is done.
@@ -281,9 +285,9 @@ impl<'a> Work<'a> {
     }
 
     fn check_inputs(&self) -> Result<()> {
-        match self.job.changed(self.inputs) {
+        match self.job.changed(self.inputs)? {
             None => Ok(()),
-            Some(path) => Err(Error::new(Exit::Spec, reading(path.as_ref()), "it changed while it was read")
+            Some(path) => Err(Error::new(Exit::Spec, reading(path), "it changed while it was read")
                 .hint("the same command begins anew")),
         }
     }

@@ -63,6 +63,15 @@ impl TokenizerFile {
         inner.with_padding(None);
         inner.with_post_processor(None::<tokenizers::PostProcessorWrapper>);
         inner.set_encode_special_tokens(true);
+        // Left-out merges vary what a model sees in training (BPE dropout, Provilkov et al., 2020): at random, where the
+        // tokens of a text are to follow from the text.
+        if let ModelWrapper::BPE(bpe) = inner.get_model()
+            && bpe.dropout.is_some()
+        {
+            let mut whole = bpe.clone();
+            whole.dropout = None;
+            inner.with_model(whole);
+        }
         match inner.get_vocab(true).into_values().max() {
             Some(highest) => Ok(FromFile { inner, path: self.path.clone(), vocab_size: highest as usize + 1 }),
             None => Err(refused("its vocabulary is empty".into())),

@@ -29,6 +29,9 @@ const CHUNK: usize = 1 << 16;
 /// times its size of memory.
 const WINDOW: usize = 1 << 20;
 
+/// How far a place is looked for where a text may be cut, in bytes, before one is made.
+const REACH: usize = 1 << 20;
+
 /// Encodes like `tiktoken.get_encoding("gpt2").encode_ordinary`, in parallel.
 pub struct Gpt2 {
     vocabulary: &'static Vocabulary,
@@ -66,11 +69,8 @@ impl Tokenizer for Gpt2 {
         if text.len() <= CHUNK {
             return Ok(self.encode_chunk(text));
         }
-        let encode = |chunk: &str| match chunk.len() {
-            0..=WINDOW => self.encode_chunk(chunk),
-            _ => self.encode_by_windows(chunk, WINDOW),
-        };
-        Ok(self.chunks(text, CHUNK).into_par_iter().map(encode).collect::<Vec<_>>().concat())
+        let chunks = self.chunks(text, CHUNK).into_par_iter();
+        Ok(chunks.map(|chunk| self.encode_part(chunk)).collect::<Vec<_>>().concat())
     }
 
     fn decode(&self, tokens: &[u32]) -> String {
@@ -83,7 +83,7 @@ impl Tokenizer for Gpt2 {
     }
 
     fn cut(&self, text: &str, at: usize) -> usize {
-        self.cut(text, at)
+        self.cut_within(text, at, REACH)
     }
 
     fn chars_of(&self, token: u32) -> u64 {
@@ -154,6 +154,28 @@ mod tests {
                 prop_assert_eq!(&gpt2.encode(&text).unwrap(), &tokens);
                 prop_assert_eq!(&gpt2.encode(&text).unwrap(), &tokens, "from the cache");
             }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        #[test]
+        fn a_cut_by_tokens_has_the_tokens_of_the_whole_and_is_the_same_for_all_who_see_it(
+            unit in "[ab]{1,9}|[aeinrst]{1,9}|ing|a{1,9}h?|[ \n]{1,3}|[-=.0]{1,9}|1{1,9}|'s|'[slr]l?|[а-я]{1,9}|([-=.0]{0,9}|'[slr]|[elv]{1,5}|é|春){1,9}",
+            end in "[a-z ]{0,3}",
+            at in 1usize..40,
+        ) {
+            // Longer than what can be seen of it, and than the margin.
+            let gpt2 = tokenizer();
+            let text = unit.repeat(9000 / unit.len()) + &end;
+            let cut = gpt2.cut_within(&text, at, 8000);
+            prop_assert!(at <= cut && cut <= at + 8003, "{}", cut);
+            let seen = text.ceil_char_boundary(at + 8000);
+            prop_assert_eq!(gpt2.cut_within(&text[..seen], at, 8000), cut);
+            let (before, after) = text.split_at(cut);
+            let parts = [gpt2.encode(before).unwrap(), gpt2.encode(after).unwrap()].concat();
+            prop_assert_eq!(parts, r50k_base_singleton().encode_ordinary(&text));
         }
     }
 

@@ -38,7 +38,8 @@ pub trait Tokenizer: Send + Sync {
     /// How many bytes of a text its first `count` tokens stand for. Errors as [`encode`](Self::encode).
     fn prefix_len(&self, text: &str, count: usize) -> Result<usize>;
 
-    /// The first byte at `at` or after it where a text may be cut: the tokens of the two parts are those of the whole.
+    /// The first byte at `at` or after it where a text may be cut: the tokens of the two parts are those of the whole. It
+    /// follows from the text up to there, and the little after it that was looked at.
     fn cut(&self, text: &str, at: usize) -> usize;
 
     /// How many characters of text a token stands for; of a character that several tokens make up, the first has it. A

@@ -1,9 +1,15 @@
 //! Where a text may be cut so that the tokens of the parts are those of the whole, and what to do where it may not.
 
-use super::Gpt2;
+use super::{
+    CHUNK, Gpt2, WINDOW,
+    words::{self, Words},
+};
 
 /// How many tokens are given back at most where two windows do not fit together.
 const RETRIES: usize = 64;
+
+/// How far from its end, in bytes, a part of a text no longer tells that it is one, by the tokens that it has there.
+const MARGIN: usize = 1 << 12;
 
 impl Gpt2 {
     /// The first place at `at` or after it that is
@@ -18,7 +24,7 @@ impl Gpt2 {
     ///   the last of such, and would begin a `'s` anew.
     ///
     /// So the tokens of the parts are those of the whole.
-    pub(super) fn cut(&self, text: &str, at: usize) -> usize {
+    pub(super) fn place(&self, text: &str, at: usize) -> Option<usize> {
         let at = text.ceil_char_boundary(at);
         let mut before = text[..at].chars().next_back();
         let mut chars = text[at..].char_indices().peekable();
@@ -27,18 +33,61 @@ impl Gpt2 {
             let is_spaced = c.is_whitespace() && chars.peek().is_some_and(|(_, next)| !next.is_whitespace());
             let is_amid = before.is_some_and(|before| !before.is_whitespace()) && c != '\'';
             if is_spaced || is_amid && !self.vocabulary.has_pair(text.as_bytes()[place - 1], text.as_bytes()[place]) {
-                return place;
+                return Some(place);
             }
             before = Some(c);
         }
-        text.len()
+        None
+    }
+
+    /// The first [`place`](Self::place), where there is one within the next `reach` bytes or the text ends there. Else one
+    /// that is found by the tokens: where a word of GPT-2's pattern ends, or where two tokens of a long word meet.
+    ///
+    /// It follows from the text before `at + reach` alone, so whoever has seen so much of a text cuts it alike.
+    pub(super) fn cut_within(&self, text: &str, at: usize, reach: usize) -> usize {
+        let to = text.ceil_char_boundary(at + reach);
+        let place = self.place(&text[..to], at);
+        place.unwrap_or_else(|| if text.len() < at + reach { to } else { self.cut_long(&text[..to], at) })
+    }
+
+    /// A cut between `at` and the end of a text that goes on, and has no place between them.
+    ///
+    /// What follows has its influence on tokens only through those beside it, each merged later than the one behind it; so
+    /// it ends within a [`MARGIN`], and the tokens before that are those of the whole. (A text made for it could reach
+    /// further: then two tokens at the cut are others than they would be in the whole.)
+    fn cut_long(&self, text: &str, at: usize) -> usize {
+        let last = self.chunks(text, CHUNK).pop().unwrap_or_default();
+        let from = text.len() - last.len();
+        let inner = at + 1..text.len().saturating_sub(MARGIN).max(at + 1);
+
+        // A word that ends with white space would take more of it where the text ends.
+        let (mut end, mut found) = (from, None);
+        for word in Words::of(last) {
+            end += word.len();
+            let is_spaced = word.ends_with(char::is_whitespace);
+            found = Some(end).filter(|end| !is_spaced && inner.contains(end)).or(found);
+        }
+        let mut place = text.len();
+        let meets = || {
+            let tokens = self.encode_part(last);
+            tokens.into_iter().rev().find_map(|token| {
+                place -= self.vocabulary.tokens[token as usize].len();
+                (inner.contains(&place) && is_amid(text, place)).then_some(place)
+            })
+        };
+        found.or_else(meets).unwrap_or(text.len())
+    }
+
+    /// The tokens of a part of a text, in this thread.
+    pub(super) fn encode_part(&self, part: &str) -> Vec<u32> {
+        if part.len() <= WINDOW { self.encode_chunk(part) } else { self.encode_by_windows(part, WINDOW) }
     }
 
     /// A text in parts of at least `size` bytes whose tokens are those of the whole.
     pub(super) fn chunks<'a>(&self, text: &'a str, size: usize) -> Vec<&'a str> {
         let (mut chunks, mut rest) = (Vec::new(), text);
         while !rest.is_empty() {
-            let (chunk, after) = rest.split_at(self.cut(rest, size));
+            let (chunk, after) = rest.split_at(self.place(rest, size).unwrap_or(rest.len()));
             chunks.push(chunk);
             rest = after;
         }
@@ -93,4 +142,12 @@ fn seam(text: &str, at: usize) -> usize {
     let mut places = at.max(3)..text.len().saturating_sub(1);
     let is_one_kind = |part: &[u8]| kind(&part[0]).is_some() && part.iter().all(|byte| kind(byte) == kind(&part[0]));
     places.find(|&place| is_one_kind(&text.as_bytes()[place - 3..place + 2])).unwrap_or(text.len())
+}
+
+/// Whether GPT-2's pattern goes on at a place as it would anew, being amid characters of one kind there: as for a [`seam`].
+fn is_amid(text: &str, place: usize) -> bool {
+    let Some((before, after)) = text.split_at_checked(place) else { return false };
+    let kind = after.chars().next().map(words::kind);
+    let mut around = before.chars().rev().take(3).chain(after.chars().take(2)).map(words::kind).map(Some);
+    !after.starts_with('\'') && before.chars().nth_back(2).is_some() && around.all(|other| other == kind)
 }

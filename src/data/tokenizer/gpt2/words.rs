@@ -13,7 +13,7 @@ use regex_syntax::hir::{Class, HirKind};
 
 /// What a character is to the pattern.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+pub enum Kind {
     Letter,
     Number,
     Space,
@@ -32,6 +32,11 @@ static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
     }
     kinds
 });
+
+/// The kind of a character.
+pub fn kind(c: char) -> Kind {
+    KINDS[c as usize]
+}
 
 /// The words of a text, in order; put together they are the text.
 pub struct Words<'a> {
