@@ -43,7 +43,8 @@ fn seconds_of(pids: &[u32]) -> f64 {
 
 fn seconds_of_one(pid: &str) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // After the name in parentheses, user and system time are the 12th and 13th field.
+    // After the name in parentheses, user and system time are the 12th and 13th field, and those of children that have
+    // ended the two behind them.
     let after_name = stat.rsplit(')').next().unwrap_or_default();
-    after_name.split_whitespace().skip(11).take(2).filter_map(|f| f.parse::<f64>().ok()).sum::<f64>() * TICK
+    after_name.split_whitespace().skip(11).take(4).filter_map(|f| f.parse::<f64>().ok()).sum::<f64>() * TICK
 }
