@@ -26,7 +26,7 @@ pub struct Args {
 }
 
 /// How many characters of a name are shown.
-const WIDTH: usize = 36;
+const WIDTH: usize = 28;
 
 /// Runs the command.
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
@@ -73,10 +73,9 @@ fn name(name: &str) -> String {
 
 /// Where it lies: the beginning of a folder's name in the cache, or where the name says.
 fn place(item: &Item) -> String {
-    let path = shown(&item.path);
     match item.kind() {
         "cached" => item.path.file_name().unwrap_or_default().to_string_lossy().chars().take(8).collect(),
-        "text" => path,
+        "text" => "downloaded".into(),
         _ => "in place".into(),
     }
 }
