@@ -30,7 +30,7 @@ use crate::{
     base::{Context, Error, Exit, Result, files},
     data::{
         text::{look_up, opening},
-        tokens::META,
+        tokens::{META, PREPARING},
     },
 };
 
@@ -269,7 +269,7 @@ impl Out {
 
     /// Where what is not whole yet lies.
     pub fn aside(&self) -> PathBuf {
-        self.0.join(format!("{}prepare", files::ASIDE))
+        self.0.join(PREPARING)
     }
 
     fn job(&self) -> PathBuf {

@@ -86,7 +86,6 @@ pub trait Names {
 #[derive(Clone, Debug)]
 pub struct Expr {
     node: Node,
-    kind: Kind,
 }
 
 /// A part of one, and where it stands: byte offsets of the text.
@@ -187,7 +186,7 @@ impl Expr {
         let mut node = parse::parse(text)?;
         let kind = check::check(&mut node, names)?;
         match kind {
-            Some(kind) if kind == wanted => Ok(Self { node, kind }),
+            Some(kind) if kind == wanted => Ok(Self { node }),
             kind => {
                 let is = kind.map_or("none", Kind::noun);
                 let wrong = Wrong::at(&node, format!("this is {is}, and {} is wanted", wanted.noun()));
@@ -207,11 +206,6 @@ impl Expr {
     /// Whether it holds. What comes to none does not.
     pub fn holds(&self, of: &dyn Fn(usize) -> Value) -> bool {
         self.value(of) == Value::Bool(true)
-    }
-
-    /// Of what kind it is.
-    pub fn kind(&self) -> Kind {
-        self.kind
     }
 }
 
