@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::base::checkpoints::FileRef;
+pub use crate::base::manifest::FileRef;
 use crate::base::{Result, RunId, clock::Millis, machine::Identity, num, provenance::Provenance};
 
 /// One line of an attempt's `events.jsonl`.
@@ -18,6 +18,13 @@ pub enum Event {
         at: Millis,
         /// The name of its folder.
         checkpoint: String,
+    },
+    /// Checkpoints were moved aside, since they are of no use: damaged, void, or failed to load too often.
+    Dropped {
+        /// When, in ms since the Unix epoch.
+        at: Millis,
+        /// Their folders, relative to the run's.
+        checkpoints: Vec<String>,
     },
     /// What is known once data and engine are ready; precedes every `Step` and `Eval`.
     Ready(Ready),
@@ -47,6 +54,10 @@ pub enum Event {
         peak_bytes: Option<u64>,
     },
 }
+
+/// What the last line of an attempt's `events.jsonl` has beside its event, where the file was written without a fault: blake3
+/// of all bytes before that line, in hex. By it later damage shows.
+pub const SEAL: &str = "blake3";
 
 /// Who runs an attempt, and where.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -118,6 +129,41 @@ pub struct Ready {
     /// The corpus's cost under its own grammar in bits per character, where known.
     #[serde(with = "num::float_option", default)]
     pub corpus_bits_per_char: Option<f64>,
+    /// The files that it uses and did not make. Older versions did not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub used: Vec<Used>,
+}
+
+/// A file that a run uses and did not make, kept once however many do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Used {
+    /// As what.
+    pub kind: Use,
+    /// The file, its name relative to the root; whole where it lies elsewhere.
+    pub file: FileRef,
+}
+
+/// What a run uses a file as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Use {
+    /// Tokens to train on.
+    Corpus,
+    /// What tokens mean.
+    Tokenizer,
+    /// Weights to begin with.
+    Weights,
+}
+
+impl Use {
+    /// The kind of the artifact.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Corpus => "corpus",
+            Self::Tokenizer => "tokenizer",
+            Self::Weights => "weights",
+        }
+    }
 }
 
 /// The metrics of one optimizer update.
@@ -307,6 +353,13 @@ pub enum Note {
         at: Millis,
         /// The run's last attempt then; 0 where there was none.
         attempt: u32,
+    },
+    /// Checkpoints were removed, to keep to what the experiment may take of the disk.
+    Dropped {
+        /// When, in ms since the Unix epoch.
+        at: Millis,
+        /// Their folders, relative to the run's.
+        checkpoints: Vec<String>,
     },
 }
 

@@ -131,6 +131,11 @@ fn from_a_spec_to_runs_reports_and_json() {
     let before = fs::read(&picture).unwrap();
     lab.write("reports/tiny/mine.png", "a picture of my own");
     lab.write("reports/tiny/loss_vs_gone.png", "of an axis that is no more");
+    let manifest = lab.path("reports/tiny/manifest.json");
+    let mut earlier: Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
+    let gone = serde_json::json!({"name": "loss_vs_gone.png", "bytes": 1, "blake3": ""});
+    earlier["files"].as_array_mut().unwrap().push(gone);
+    fs::write(&manifest, earlier.to_string()).unwrap();
     fs::remove_file(&picture).unwrap();
     lab.exp(&["report", "tiny"], 0);
     assert_eq!(fs::read(&picture).unwrap(), before, "the same rows give the same picture");

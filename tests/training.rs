@@ -112,6 +112,7 @@ impl Bench {
         let stop = Stop::default();
         let mut sink = Memory { fate, stop: stop.clone(), events: Vec::new(), folder: self.folder.clone() };
         let job = Job {
+            checkpoint_bytes: None,
             root: &self.root,
             folder: &self.folder,
             frozen: &self.frozen,

@@ -1,36 +1,10 @@
 //! The folders of checkpoints as anybody may read them: their names, their order, and whether all that was written is
 //! still there. What stands in their files is known to those who write them, in `train`.
 
-use std::{
-    fs::{self, File},
-    io::ErrorKind,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::PathBuf};
 
-use serde::{Deserialize, Serialize};
-
-use super::{Error, Exit, Result, files, folders::RunFolder};
-
-/// Names a checkpoint's files with their sizes and hashes; written last.
-pub const MANIFEST: &str = "manifest.json";
-
-/// A file by name, size and content.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct FileRef {
-    /// Relative to the folder that names it.
-    pub name: String,
-    /// Its size.
-    pub bytes: u64,
-    /// blake3 of its content, in hex.
-    pub blake3: String,
-}
-
-/// The manifest of a checkpoint.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Manifest {
-    /// All of its files but the manifest.
-    pub files: Vec<FileRef>,
-}
+pub use super::manifest::{Fault, FileRef, MANIFEST, Manifest};
+use super::{Result, files, folders::RunFolder};
 
 /// A checkpoint's folder. That it exists says that it was whole when it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,23 +15,6 @@ pub struct Saved {
     pub step: u64,
     /// Its folder.
     pub path: PathBuf,
-}
-
-/// Why a checkpoint is of no use.
-#[derive(Debug)]
-pub enum Fault {
-    /// It is not what was written, and will not be again.
-    Damaged(Error),
-    /// It could not be read this time, which says nothing of what stands there.
-    Unreadable(Error),
-}
-
-impl From<Fault> for Error {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::Damaged(error) | Fault::Unreadable(error) => error,
-        }
-    }
 }
 
 /// All checkpoints of a run, newest first: those of the latest attempt before those of an earlier one, since what an
@@ -101,16 +58,8 @@ impl Saved {
 
     /// Its manifest, once all files are there in the size that it says. Reads no other file.
     pub fn manifest(&self) -> Result<Manifest, Fault> {
-        let path = self.path.join(MANIFEST);
-        let bytes = fs::read(&path).map_err(|e| fault(&path, e))?;
-        let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|e| damaged(&path, e.to_string()))?;
-        for file in &manifest.files {
-            let path = self.path.join(&file.name);
-            let bytes = fs::metadata(&path).map_err(|e| fault(&path, e))?.len();
-            if bytes != file.bytes {
-                return Err(damaged(&path, format!("it has {bytes} bytes, not {}", file.bytes)));
-            }
-        }
+        let manifest = Manifest::read(&self.path).map_err(hinted)?;
+        manifest.files.iter().try_for_each(|file| file.check_size(&self.path)).map_err(hinted)?;
         Ok(manifest)
     }
 
@@ -121,46 +70,36 @@ impl Saved {
 
     /// Errors where a file lacks or is not, byte for byte, what was written.
     pub fn verify(&self) -> Result<(), Fault> {
-        for file in self.manifest()?.files {
-            let path = self.path.join(&file.name);
-            let hash =
-                || -> std::io::Result<_> { Ok(blake3::Hasher::new().update_reader(File::open(&path)?)?.finalize()) };
-            if hash().map_err(|e| fault(&path, e))?.to_hex().as_str() != file.blake3 {
-                return Err(damaged(&path, "its content is not what was written".into()));
-            }
-        }
-        Ok(())
+        self.manifest()?.files.iter().try_for_each(|file| file.verify(&self.path)).map_err(hinted)
+    }
+
+    /// Bytes of its files, as far as they are there.
+    pub fn bytes(&self) -> u64 {
+        let sizes = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        sizes.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
     }
 }
 
-fn damaged(path: &Path, why: String) -> Fault {
-    Fault::Damaged(Error::new(Exit::Store, format!("verifying {}", path.display()), why))
-}
-
-/// What an error says of a checkpoint: that a file is not there is damage, all else may pass.
-fn fault(path: &Path, error: std::io::Error) -> Fault {
-    match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory => damaged(path, error.to_string()),
-        kind => Fault::Unreadable(
-            Error::new(Exit::Store, format!("reading {}", path.display()), error)
-                .io(kind)
-                .hint("nothing was changed: try again, or move this checkpoint away to go on from the one before it"),
-        ),
+/// What to do where a checkpoint could not be read.
+fn hinted(fault: Fault) -> Fault {
+    let hint = "nothing was changed: try again, or move this checkpoint away to go on from the one before it";
+    match fault {
+        Fault::Unreadable(error) => Fault::Unreadable(error.hint(hint)),
+        damaged => damaged,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::Exit;
 
     /// A checkpoint of one file.
     fn make(folder: &RunFolder, name: &str) -> PathBuf {
         let path = folder.checkpoints().join(name);
         fs::create_dir_all(&path).unwrap();
         fs::write(path.join("state.json"), "{}").unwrap();
-        let blake3 = blake3::hash(b"{}").to_hex().to_string();
-        let files = vec![FileRef { name: "state.json".into(), bytes: 2, blake3 }];
-        fs::write(path.join(MANIFEST), serde_json::to_vec(&Manifest { files }).unwrap()).unwrap();
+        Manifest { files: vec![FileRef::of("state.json", b"{}")] }.write(&path).unwrap();
         path
     }
 

@@ -80,9 +80,14 @@ impl Root {
         self.runs().join("cache")
     }
 
+    /// The files of tokenizers that runs were trained with.
+    pub fn tokenizers(&self) -> PathBuf {
+        self.runs().join("tokenizers")
+    }
+
     /// The file of a tokenizer, by the hash of its content.
     pub fn tokenizer(&self, blake3: &str) -> PathBuf {
-        self.runs().join("tokenizers").join(format!("{blake3}.json"))
+        self.tokenizers().join(format!("{blake3}.json"))
     }
 
     /// One lock per CPU core or GPU of a machine: several machines may share a root, and each has its own cores.

@@ -13,6 +13,7 @@ pub mod ids;
 pub mod lease;
 pub mod lock;
 pub mod machine;
+pub mod manifest;
 pub mod num;
 pub mod pickle;
 pub mod progress;

@@ -49,7 +49,7 @@ fn hf(root: &Root, row: &crate::store::RunRow, args: &Args) -> Result<Exit> {
     let doing = || format!("exporting the run {}", row.id.short());
     let folder = root.run(&row.id);
     export::Architecture::of(&row.config.model).map_err(|e| e.within(doing()))?; // before all weights are read
-    let Trained { frozen, step, layout, weights } = Trained::load(&folder, args.checkpoint)?;
+    let Trained { frozen, step, layout, weights, .. } = Trained::load(&folder, args.checkpoint)?;
     let tokens = tokenizer::kept_source(root, &folder)?;
     let tokens_for_hf = tokens.as_ref().and_then(tokenizer::Source::to_hf);
     let model = export::Model {

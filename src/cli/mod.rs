@@ -25,6 +25,7 @@ mod schema;
 mod show;
 mod sql;
 mod store;
+mod verify;
 mod worker;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
@@ -89,6 +90,8 @@ enum Command {
     Data(data::Args),
     /// List the devices that runs can be placed on, and what runs there
     Devices(devices::Args),
+    /// Read everything again and compare it with what was written
+    Verify(verify::Args),
     /// Look after the index over the folders of runs
     Store(store::Args),
     /// Print the JSON Schema of a spec, for editors
@@ -154,6 +157,7 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Export(args) => export::run(root, &args),
         Command::Data(args) => data::run(root, &args),
         Command::Devices(args) => devices::run(root, &args),
+        Command::Verify(args) => verify::run(root, &args),
         Command::Store(args) => store::run(root, &args),
         Command::Schema => schema::run(),
         Command::Completions(args) => completions::run(&args),

@@ -1,10 +1,14 @@
 //! `exp report EXPERIMENT`: draw its pictures and tables again, from the store alone.
 
-use std::path::Path;
+use std::{io::ErrorKind, path::Path};
 
 use super::{needed_store, run::shown};
 use crate::{
-    base::{Exit, Result, files, folders::Root},
+    base::{
+        Context, Exit, Result, files,
+        folders::Root,
+        manifest::{FileRef, MANIFEST, Manifest},
+    },
     report,
     store::Store,
     ui,
@@ -24,27 +28,27 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Draws the report and says where it lies. Each file is replaced whole; pictures that the data no longer supports go.
+/// Draws the report and says where it lies. Each file is replaced whole; those of an earlier report that the data no longer
+/// supports go, and nothing that `exp` did not write. The manifest is there when all that it names is.
 pub fn draw(root: &Root, store: &Store, experiment: &str) -> Result<()> {
     let files = report::build(store, experiment)?;
     let folder = root.report(experiment);
+    let before = Manifest::read(&folder).map_or_else(|_| Vec::new(), |manifest| manifest.files);
+    remove(&folder.join(MANIFEST))?;
     for (name, bytes) in &files {
         files::write_atomic(&folder.join(name), bytes)?;
     }
-    remove_stale(&folder, &files);
+    for stale in before.iter().filter(|old| !files.iter().any(|(name, _)| *name == old.name)) {
+        remove(&folder.join(&stale.name))?;
+    }
+    Manifest { files: files.iter().map(|(name, bytes)| FileRef::of(name, bytes)).collect() }.write(&folder)?;
     ui::note(&format!("report: {}", shown(&folder.join("summary.md"))));
     Ok(())
 }
 
-/// Removes pictures of earlier reports that are no longer among `files`, and nothing that has a name of its own.
-fn remove_stale(folder: &Path, files: &[(String, Vec<u8>)]) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let is_ours = name.ends_with(".png")
-            && ["loss_vs_", "learning_curves.", "throughput."].iter().any(|p| name.starts_with(p));
-        if is_ours && !files.iter().any(|(file, _)| *file == name) {
-            // A picture that cannot be removed is only out of date.
-            let _ = std::fs::remove_file(entry.path());
-        }
+fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed.doing(Exit::Store, || format!("removing {}", path.display())),
     }
 }

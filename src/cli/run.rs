@@ -87,6 +87,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let left = leaving(&store, &plan.experiment, &members)?;
     let expansion = Expansion { at: clock::now(), axes: plan.axes.clone(), members, spec: plan.spec.clone() };
     store.register(&plan.experiment, &expansion, &frozen)?;
+    sched::budget::trim(root, &mut store, &plan.runs)?;
 
     ui::note(&opening(&plan));
     left.iter().for_each(|note| ui::note(note));

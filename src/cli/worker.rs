@@ -30,6 +30,10 @@ pub struct Args {
     #[arg(long)]
     threads: usize,
 
+    /// Bytes that the run's checkpoints may take
+    #[arg(long, value_name = "N")]
+    checkpoint_bytes: Option<u64>,
+
     /// Take the run from a worker whose lease still is as it was seen
     #[arg(long, value_name = "TOKEN")]
     seize: Option<Sight>,
@@ -44,6 +48,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         device: args.device.clone(),
         id: args.device_id.as_ref().unwrap_or(&args.device).clone(),
         threads: args.threads,
+        checkpoint_bytes: args.checkpoint_bytes,
         seize: args.seize.clone(),
     }))
 }

@@ -71,9 +71,9 @@ struct Stored {
 
 impl Stored {
     fn prepared(self, folder: &Path, source: Source) -> Result<Prepared> {
-        let Self { token_bytes, alphabet, info, .. } = self;
+        let Self { token_bytes, alphabet, info, blake3: hashes, .. } = self;
         let [train, val] = ["train.bin", "val.bin"].map(|name| Tokens::map(&folder.join(name), token_bytes));
-        Ok(Prepared { tokens: [train?, val?], info, source, alphabet })
+        Ok(Prepared { tokens: [train?, val?], info, source, alphabet, hashes })
     }
 
     /// The files of tokens and their sizes in bytes.

@@ -17,6 +17,7 @@ use crate::{
         folders::{Root, RunFolder},
         rng,
     },
+    event::{FileRef, Use, Used},
     spec::config::TokenizerKind,
 };
 
@@ -33,6 +34,8 @@ pub struct Prepared {
     pub source: Source,
     /// What the tokenizer is restored from, beside the source.
     pub alphabet: Option<String>,
+    /// blake3 of the two files of tokens, in hex, where they are known.
+    pub hashes: Option<[String; 2]>,
 }
 
 /// A tokenized corpus, mapped into memory.
@@ -42,12 +45,13 @@ pub struct Dataset {
     tokenizer: Box<dyn Tokenizer>,
     /// Of the training and of the validation split.
     tokens: [Tokens; 2],
+    hashes: Option<[String; 2]>,
 }
 
 impl Dataset {
-    pub(super) fn open(Prepared { tokens, info, source, alphabet }: Prepared) -> Result<Self> {
+    pub(super) fn open(Prepared { tokens, info, source, alphabet, hashes }: Prepared) -> Result<Self> {
         let tokenizer = source.restore(alphabet.as_deref())?;
-        Ok(Self { info, source, tokenizer, tokens })
+        Ok(Self { info, source, tokenizer, tokens, hashes })
     }
 
     /// What is known of the corpus.
@@ -58,6 +62,20 @@ impl Dataset {
     /// Keeps the tokenizer with a run, for those who want to read what the run's model writes.
     pub fn keep_tokenizer(&self, root: &Root, run: &RunFolder) -> Result<()> {
         tokenizer::keep(&self.source, self.tokenizer.alphabet(), root, run)
+    }
+
+    /// The files that whoever trains on it uses.
+    pub fn used(&self, root: &Root) -> Vec<Used> {
+        let file =
+            |path: &Path, bytes, blake3: &String| FileRef { name: root.relative(path), bytes, blake3: blake3.clone() };
+        let hashed = self.tokens.iter().zip(self.hashes.iter().flatten());
+        let tokens = hashed.map(|(tokens, blake3)| file(tokens.path(), tokens.bytes(), blake3));
+        let mut used: Vec<Used> = tokens.map(|file| Used { kind: Use::Corpus, file }).collect();
+        if let Source::File(known) = &self.source {
+            let (path, bytes) = (root.tokenizer(known.hash()), known.content().len() as u64);
+            used.push(Used { kind: Use::Tokenizer, file: file(&path, bytes, &known.hash().to_owned()) });
+        }
+        used
     }
 
     /// Fills the micro-batch `micro` (from 0) of update `step` (from 1) with windows of the training split that begin

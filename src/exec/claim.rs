@@ -126,6 +126,7 @@ impl Claim {
             threads: args.threads,
             peak_flops: peak.ok(),
             stop,
+            checkpoint_bytes: args.checkpoint_bytes,
             fence: self.fence(),
         };
         train::run(&job, events)

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::{
     base::{Context, Exit, Result, clock, files, lease::Fence},
-    event::{Event, Outcome, Sink},
+    event::{Event, Outcome, SEAL, Sink},
 };
 
 /// Room that is kept for the last line of an attempt, in bytes: why it failed, and a hint.
@@ -36,6 +36,8 @@ pub struct EventLog<'a> {
     /// What stands in the file, in bytes, and how far the disk has room set aside for it.
     length: u64,
     reserved: u64,
+    /// Of what stands in the file; `None` once that is not known.
+    hasher: Option<blake3::Hasher>,
     mirror: &'a mut dyn FnMut(&Event),
 }
 
@@ -49,7 +51,7 @@ impl<'a> EventLog<'a> {
             Ok::<_, std::io::Error>(file)
         };
         let file = create().doing(Exit::Store, || format!("making {}", path.display()))?;
-        Ok(Self { file, path, fence, torn: false, length: 0, reserved: 0, mirror })
+        Ok(Self { file, path, fence, torn: false, length: 0, reserved: 0, hasher: Some(blake3::Hasher::new()), mirror })
     }
 
     /// Sees to it that after a line of `bytes` there is still room for the last one, so that an attempt that ends at a
@@ -69,13 +71,27 @@ impl<'a> EventLog<'a> {
         Ok(())
     }
 
+    /// An event as a line without its end; the last one seals what stands before it.
+    fn line(&self, event: &Event) -> serde_json::Result<Vec<u8>> {
+        let seal = self.hasher.as_ref().filter(|_| matches!(event, Event::Finished { .. }));
+        let Some(hasher) = seal else { return serde_json::to_vec(event) };
+        let mut event = serde_json::to_value(event)?;
+        event[SEAL] = hasher.finalize().to_hex().as_str().into();
+        serde_json::to_vec(&event)
+    }
+
     fn write(&mut self, line: &[u8], event: &Event, sync: bool) -> std::io::Result<()> {
         let is_last = matches!(event, Event::Finished { .. });
         if !is_last {
             self.reserve(line.len() as u64)?;
         }
+        let mut hasher = self.hasher.take(); // what a write that fails leaves is not known
         self.file.write_all(line)?;
         self.length += line.len() as u64;
+        if let Some(hasher) = &mut hasher {
+            hasher.update(line);
+        }
+        self.hasher = hasher;
         if is_last {
             // Gives back what was set aside and not used; what is kept too much is in nobody's way.
             let _ = self.file.metadata().and_then(|file| self.file.set_len(file.len()));
@@ -101,7 +117,7 @@ impl Sink for EventLog<'_> {
     fn emit(&mut self, event: &Event, sync: bool) -> Result<()> {
         let _may_write = WRITING.read();
         self.fence.check()?;
-        let mut line = serde_json::to_vec(event).doing(Exit::Unexpected, || "writing an event".into())?;
+        let mut line = self.line(event).doing(Exit::Unexpected, || "writing an event".into())?;
         line.push(b'\n');
         if self.torn {
             line.insert(0, b'\n');

@@ -25,7 +25,7 @@ use crate::{
         config::{ModelConfig, TokenizerKind},
         identity::{FORMAT, FrozenRun, Imported, import_id},
     },
-    train::checkpoint::{self, Numbers, Origin, Progress, State},
+    train::checkpoint::{self, Keep, Numbers, Origin, Progress, State},
 };
 
 /// The number of the one attempt.
@@ -181,7 +181,8 @@ fn fill(root: &Root, folder: &RunFolder, import: &Import, frozen: &FrozenRun, to
         read: &|part| read(import, part),
         has_moments: import.has_moments(),
     };
-    let saved = checkpoint::save(folder, ATTEMPT, numbers, &state, &frozen.config.checkpoint, &|| Ok(()))?;
+    let saved =
+        checkpoint::save(folder, ATTEMPT, numbers, &state, Keep::of(&frozen.config.checkpoint, None), &|| Ok(()))?;
     events.emit(&Event::Checkpointed(saved), false)?;
     events.emit(&Event::Finished { at: clock::now(), outcome: Outcome::Done, peak_bytes: None }, true)?;
     files::sync_folder(&attempt).doing(Exit::Store, || format!("writing {}", attempt.display()))

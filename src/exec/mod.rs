@@ -41,6 +41,8 @@ pub struct Job {
     pub root: Root,
     /// The number of this try, above that of every earlier one.
     pub attempt: u32,
+    /// Bytes that the run's checkpoints may take, where that is limited.
+    pub checkpoint_bytes: Option<u64>,
     /// The lease to seize, where a worker that no longer stirs holds the run.
     pub seize: Option<Sight>,
 }

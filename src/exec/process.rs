@@ -306,7 +306,8 @@ mod tests {
         /// In a control group that counts its kills like this.
         fn with(attempt: u32, kills: fn() -> Option<u64>) -> Self {
             let root = tempfile::tempdir().unwrap();
-            let job = Job { run: RunId([7; 32]), root: Root::new(root.path()), attempt, seize: None };
+            let job =
+                Job { run: RunId([7; 32]), root: Root::new(root.path()), attempt, checkpoint_bytes: None, seize: None };
             std::fs::create_dir_all(job.folder().path()).unwrap();
             let exe = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workers/actor.sh").into();
             let process = Process { exe, kills: Arc::new(OomKills::new(kills)) };
@@ -455,7 +456,8 @@ mod tests {
         let process = Process { exe, kills: Arc::new(OomKills::new(|| Some(KILLS.load(Ordering::SeqCst)))) };
         let end_of = |attempt| {
             let (sender, messages) = channel();
-            let job = Job { run: RunId([7; 32]), root: Root::new(root.path()), attempt, seize: None };
+            let job =
+                Job { run: RunId([7; 32]), root: Root::new(root.path()), attempt, checkpoint_bytes: None, seize: None };
             std::fs::create_dir_all(job.folder().path()).unwrap();
             let handle = process.start(&job, &Slot::unlocked("cpu", 1), &sender).unwrap();
             drop(sender);

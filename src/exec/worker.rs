@@ -66,6 +66,8 @@ pub struct Args {
     pub id: String,
     /// CPU threads to compute with.
     pub threads: usize,
+    /// Bytes that the run's checkpoints may take, where that is limited.
+    pub checkpoint_bytes: Option<u64>,
     /// The lease to seize, of a worker that no longer stirs.
     pub seize: Option<Sight>,
 }
@@ -80,6 +82,7 @@ impl Args {
             device: slot.device.clone(),
             id: slot.id.clone(),
             threads: slot.threads,
+            checkpoint_bytes: job.checkpoint_bytes,
             seize: job.seize.clone(),
         }
     }
@@ -103,6 +106,9 @@ impl Args {
             threads.as_ref(),
         ];
         let mut line: Vec<_> = words.into_iter().map(|word: &std::ffi::OsStr| word.to_owned()).collect();
+        if let Some(bytes) = self.checkpoint_bytes {
+            line.extend(["--checkpoint-bytes".into(), bytes.to_string().into()]);
+        }
         if let Some(sight) = &self.seize {
             line.extend(["--seize".into(), sight.to_string().into()]);
         }
@@ -339,6 +345,7 @@ mod tests {
             device: "cpu".into(),
             id: "cpu".into(),
             threads: 1,
+            checkpoint_bytes: None,
             seize: Some(sight),
         };
         let line = args.command_line();

@@ -123,6 +123,7 @@ pub fn dispatch_on(
         cancels: Cancels::watch(root, runs.iter().map(|run| run.frozen.id)),
         active: BTreeMap::new(),
         leases: Watch::default(),
+        budgets: runs.iter().filter_map(|run| Some((run.frozen.id, run.checkpoint_bytes?))).collect(),
         planned: runs.iter().map(|run| (run.frozen.id, &run.frozen)).collect(),
         known: runs.iter().map(|run| Ok((run.frozen.id, known_attempt(run, root)?))).collect::<Result<_>>()?,
         index_error: None,
@@ -154,6 +155,8 @@ struct Dispatcher<'a> {
     cancels: Cancels,
     active: BTreeMap<RunId, Active>,
     leases: Watch,
+    /// Bytes that the checkpoints of runs may take, where that is limited.
+    budgets: BTreeMap<RunId, u64>,
     /// The planned config of each run that has not been compared with the one in its folder.
     planned: BTreeMap<RunId, &'a FrozenRun>,
     /// The last attempt at each run that we know of, ours included: a later one was made by another process. One of ours
@@ -370,7 +373,13 @@ impl Dispatcher<'_> {
             Ok(slot) => slot,
             Err(refusal) => return Ok(Input::Busy { run, refusal }),
         };
-        let job = Job { run, root: self.root.clone(), attempt: last + 1, seize };
+        let job = Job {
+            run,
+            root: self.root.clone(),
+            attempt: last + 1,
+            checkpoint_bytes: self.budgets.get(&run).copied(),
+            seize,
+        };
         self.known.insert(run, job.attempt);
         let begun = self.freeze(&run).and_then(|()| self.executor.start(&job, &slot, &self.sender));
         let handle = match begun {

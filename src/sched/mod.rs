@@ -2,6 +2,7 @@
 //! (`queue`, pure), and the one loop that does it ([`dispatch`]).
 
 mod attempts;
+pub mod budget;
 mod cancels;
 mod dispatch;
 mod every;

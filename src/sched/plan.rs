@@ -6,7 +6,7 @@ use std::{
     fmt::Display,
 };
 
-use super::misfit::misfit;
+use super::{budget, misfit::misfit};
 use crate::{
     base::{Error, Exit, Result, RunId, folders::Root},
     cost::Cost,
@@ -60,6 +60,8 @@ pub struct PlannedRun {
     pub cost: Cost,
     /// What it is trained on.
     pub corpus: CorpusInfo,
+    /// Bytes that its checkpoints may take, where that is limited.
+    pub checkpoint_bytes: Option<u64>,
 }
 
 /// What a spec comes to.
@@ -107,6 +109,7 @@ pub fn plan(sweep: &Sweep, root: &Root, store: Option<&Store>) -> Result<Plan> {
             runs.push(run);
         }
     }
+    budget::share_out(sweep, &mut runs)?;
     Ok(Plan {
         experiment: sweep.experiment.clone(),
         axes: sweep.axes.clone(),
@@ -136,7 +139,8 @@ pub fn planned(root: &Root, store: &Store, row: &RunRow) -> Result<PlannedRun> {
         .hint("put the old text back; `exp run` of its spec begins a new run on the new one"));
     }
     let cost = Cost::of(&frozen.config, corpus.vocab_size);
-    Ok(PlannedRun { reason: reason(Some(store), &row.id)?, cost, corpus, frozen })
+    let checkpoint_bytes = budget::part_of(store, row, &frozen, cost.params)?;
+    Ok(PlannedRun { reason: reason(Some(store), &row.id)?, cost, corpus, checkpoint_bytes, frozen })
 }
 
 /// What became of the run before, as far as `store` knows.
@@ -194,7 +198,7 @@ impl Planner<'_> {
         };
         let cost = Cost::of(&frozen.config, corpus.vocab_size);
         self.fits(point, &frozen.config, &cost)?;
-        Ok(PlannedRun { reason: reason(self.store, &id)?, cost, corpus, frozen })
+        Ok(PlannedRun { reason: reason(self.store, &id)?, cost, corpus, checkpoint_bytes: None, frozen })
     }
 
     /// Refuses what the CPU's memory could never hold, before an allocation that fails does. GPUs are asked by the run.
@@ -282,7 +286,11 @@ impl Planner<'_> {
             let why = format!("the run {id} is {}, and only one that is done can be started from", found.state.word());
             return Err(self.error(point, leaf, why, Some(&format!("finish it first: exp resume {id}"))));
         }
-        if !store.artifacts(&found.id)?.iter().any(|artifact| artifact.kind == "checkpoint") {
+        if !store
+            .artifacts(&found.id)?
+            .iter()
+            .any(|artifact| ["checkpoint", "import"].contains(&artifact.kind.as_str()))
+        {
             return Err(self.error(point, leaf, format!("the run {id} has no checkpoint to start from"), None));
         }
         FrozenRun::read(&self.root.run(&found.id).config())

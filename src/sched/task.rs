@@ -56,7 +56,8 @@ pub fn standing(run: &PlannedRun, options: &Options) -> Standing {
 /// What a run that has begun keeps of its config though the spec says something else by now: `checkpoint.every = 100`.
 /// Where the text lies, and what the scheduler alone looks at, goes by the spec; a preset is but a name.
 pub fn kept(began: &RunConfig, asked: &RunConfig) -> Vec<String> {
-    const BY_THE_SPEC: [&str; 5] = ["data.path", "data.tokenizer_file", "run.retries", "run.timeout", leaf::PRESET];
+    const BY_THE_SPEC: [&str; 6] =
+        ["data.path", "data.tokenizer_file", "run.retries", "run.timeout", "checkpoint.max_bytes", leaf::PRESET];
     let asked = asked.leaves();
     let differ = began.leaves().into_iter().filter(|(leaf, value)| asked.get(leaf) != Some(value));
     let kept = differ.filter(|(leaf, _)| !BY_THE_SPEC.contains(&leaf.as_str()));

@@ -106,6 +106,9 @@ pub struct CheckpointConfig {
     pub every: u64,
     pub keep_last: usize,
     pub keep_best: usize,
+    /// Bytes that the checkpoints of all runs of the experiment may take.
+    #[serde(default)]
+    pub max_bytes: Option<u64>,
 }
 
 /// What a run's model writes while it is trained.
@@ -282,7 +285,7 @@ impl Default for EvalConfig {
 
 impl Default for CheckpointConfig {
     fn default() -> Self {
-        Self { every: 100, keep_last: 2, keep_best: 1 }
+        Self { every: 100, keep_last: 2, keep_best: 1, max_bytes: None }
     }
 }
 

@@ -342,6 +342,8 @@ static LEAVES: &[Leaf] = &[
     leaf!(checkpoint.keep_last, SIZE, "2", "How many of the latest checkpoints are kept.").aside()
         .aka(&["save_total_limit"]),
     leaf!(checkpoint.keep_best, Kind::Integer { min: 0, max: 1_000_000 }, "1", "How many of the checkpoints with the lowest validation loss are kept.").aside(),
+    leaf!(checkpoint.max_bytes, AT_LEAST_1, "none", "Bytes that the checkpoints of all runs of the experiment may take together; each run has a part of it.").aside()
+        .aka(&["max_checkpoint_bytes"]),
 
     leaf!(sample.every, AT_LEAST_1, "none", "Updates between texts that the model writes; the last update is followed by one too.").aside()
         .aka(&["sample_every", "sample_interval", "generate_every"]),

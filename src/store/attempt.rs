@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     base::folders::{Root, RunFolder},
-    event::{Checkpointed, Eval, Event, FileRef, Ready, Started, Step},
+    event::{Checkpointed, Eval, Event, FileRef, IMPORT, Ready, Started, Step, Used},
 };
 
 /// Takes in what an attempt's events have from `offset` on.
@@ -36,6 +36,14 @@ pub fn take(
     let mut writer = Writer::new(index, run, attempt)?;
     let offset = each_line(index, root, &path, offset, |start, event| writer.take(start, &event))?;
     writer.set("events", int(offset))
+}
+
+/// Forgets the files of checkpoints that were removed.
+pub fn drop_checkpoints(index: &Transaction, run: i64, folders: &[String]) -> rusqlite::Result<()> {
+    // '0' follows '/': this is every path that starts with the folder and a slash.
+    let mut drop =
+        index.prepare_cached("DELETE FROM artifacts WHERE run = ?1 AND path > ?2 || '/' AND path < ?2 || '0'")?;
+    folders.iter().try_for_each(|folder| drop.execute((run, folder)).map(|_| ()))
 }
 
 struct Writer<'a> {
@@ -58,6 +66,7 @@ impl<'a> Writer<'a> {
     fn take(&mut self, start: u64, event: &Event) -> rusqlite::Result<()> {
         match event {
             Event::Started(started) => self.started(started),
+            Event::Dropped { checkpoints, .. } => drop_checkpoints(self.index, self.run, checkpoints),
             Event::Loading { .. } => Ok(()), // for the next attempt, which reads it in the folder
             Event::Ready(ready) => self.ready(ready),
             Event::Step(step) => self.step(step),
@@ -79,6 +88,7 @@ impl<'a> Writer<'a> {
 
     fn ready(&self, ready: &Ready) -> rusqlite::Result<()> {
         self.set("ready", json(ready)?)?;
+        ready.used.iter().try_for_each(|used| self.used(used))?;
         self.set("from_step", int(ready.from_step))?;
         self.index.execute(
             "DELETE FROM metrics
@@ -107,18 +117,14 @@ impl<'a> Writer<'a> {
     }
 
     fn checkpointed(&self, checkpoint: &Checkpointed) -> rusqlite::Result<()> {
+        let is_import = "SELECT ready ->> 'engine' = ?3 FROM attempts WHERE run = ?1 AND attempt = ?2";
+        let is_import: Option<bool> =
+            self.index.query_row(is_import, (self.run, self.attempt, IMPORT), |row| row.get(0))?;
+        let kind = if is_import == Some(true) { "import" } else { "checkpoint" };
         for file in &checkpoint.files {
-            let path = format!("{}/{}", checkpoint.folder, file.name);
-            self.artifact("checkpoint", checkpoint.step, &path, file)?;
+            self.artifact(kind, checkpoint.step, &format!("{}/{}", checkpoint.folder, file.name), file)?;
         }
-        for folder in &checkpoint.removed {
-            // '0' follows '/': this is every path that starts with the folder and a slash.
-            self.index.execute(
-                "DELETE FROM artifacts WHERE run = ?1 AND path > ?2 || '/' AND path < ?2 || '0'",
-                (self.run, folder),
-            )?;
-        }
-        Ok(())
+        drop_checkpoints(self.index, self.run, &checkpoint.removed)
     }
 
     /// A file at `path` in the run's folder.
@@ -136,6 +142,15 @@ impl<'a> Writer<'a> {
             ":blake3": file.blake3,
         })?;
         Ok(())
+    }
+
+    /// A file that the run uses, wherever it lies.
+    fn used(&self, used: &Used) -> rusqlite::Result<()> {
+        let mut insert = self.index.prepare_cached(
+            "INSERT OR REPLACE INTO used (run, path, kind, bytes, blake3) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?;
+        let FileRef { name, bytes, blake3 } = &used.file;
+        insert.execute((self.run, name, used.kind.word(), int(*bytes), blake3)).map(drop)
     }
 
     fn warning(&self, start: u64, message: &str) -> rusqlite::Result<()> {

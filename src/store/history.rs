@@ -85,7 +85,8 @@ impl Store {
         Ok(attempts)
     }
 
-    /// The files of a run: its config, the events and logs of its attempts, the checkpoints that are kept.
+    /// The files of a run: its config, the events and logs of its attempts, the checkpoints that are kept, and the files
+    /// that it uses and others may use too.
     ///
     /// # Errors
     /// Where the index or the config cannot be read.
@@ -102,6 +103,7 @@ impl Store {
             artifacts.extend(self.file("log", &folder.log(attempt)));
         }
         artifacts.extend(self.checkpoints(id, &folder)?);
+        artifacts.extend(self.used(id)?);
         Ok(artifacts)
     }
 
@@ -149,6 +151,16 @@ impl Store {
         Some(Artifact { kind: kind.into(), step: None, path: self.root.relative(path), bytes, blake3: None })
     }
 
+    fn used(&self, id: &RunId) -> Result<Vec<Artifact>> {
+        self.read(|index| {
+            let used = "SELECT kind, NULL AS step, path, bytes, blake3
+                        FROM used
+                        WHERE run = (SELECT run FROM runs WHERE id = ?1)
+                        ORDER BY kind, path";
+            index.prepare_cached(used)?.query_map([id.to_string()], artifact)?.collect()
+        })
+    }
+
     fn checkpoints(&self, id: &RunId, folder: &RunFolder) -> Result<Vec<Artifact>> {
         let mut files = self.read(|index| {
             index
@@ -158,15 +170,7 @@ impl Store {
                      WHERE run = (SELECT run FROM runs WHERE id = ?1)
                      ORDER BY step, path",
                 )?
-                .query_map([id.to_string()], |row| {
-                    Ok(Artifact {
-                        kind: row.get("kind")?,
-                        step: unsigned_option(row, "step")?,
-                        path: row.get("path")?,
-                        bytes: unsigned(row, "bytes")?,
-                        blake3: row.get("blake3")?,
-                    })
-                })?
+                .query_map([id.to_string()], artifact)?
                 .collect::<rusqlite::Result<Vec<_>>>()
         })?;
         if folder.path().exists() {
@@ -181,6 +185,16 @@ impl Store {
         }
         Ok(files)
     }
+}
+
+pub fn artifact(row: &Row) -> rusqlite::Result<Artifact> {
+    Ok(Artifact {
+        kind: row.get("kind")?,
+        step: unsigned_option(row, "step")?,
+        path: row.get("path")?,
+        bytes: unsigned(row, "bytes")?,
+        blake3: row.get("blake3")?,
+    })
 }
 
 /// The files of all whole checkpoints in a run's folder, their paths as seen from it.

@@ -220,6 +220,7 @@ fn take_journal(index: &Transaction, root: &Root, folder: &RunFolder, known: &Kn
         Note::Skipped { attempt, why, .. } => skipped(attempt, &why),
         Note::Cancelled { attempt: 0, .. } => skipped(0, CANCELLED),
         Note::Cancelled { .. } => Ok(()), // how it was left, its last attempt says
+        Note::Dropped { checkpoints, .. } => attempt::drop_checkpoints(index, known.run, &checkpoints),
     })?;
     index.execute("UPDATE runs SET journal = ?2 WHERE run = ?1", (known.run, int(offset)))?;
     Ok(())

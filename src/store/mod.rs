@@ -2,8 +2,8 @@
 //! can be made again ([`Store::rebuild`]).
 //!
 //! - `schema`: versions, migrations, making an index and putting it in place
-//! - `register`, `sync`, `rebuild`, `ingest`, `attempt`, `experiments`: the write side, from the folders into the index
-//! - `query`, `history`, `state`: the read side; `sql`: what people ask themselves
+//! - `register`, `sync`, `rebuild`, `ingest`, `attempt`, `experiments`, `reports`: the write side, from the folders into the index
+//! - `query`, `history`, `state`: the read side; `sql`: what people ask themselves; `verify`: both against what was written
 //! - `lines`, `damage`: whole lines of files that others append to, and what is none
 //!
 //! Many processes of one machine use one index. It is in WAL mode, so that readers and the writer do not wait for each
@@ -24,11 +24,13 @@ mod lines;
 mod query;
 mod rebuild;
 mod register;
+mod reports;
 pub mod rows;
 mod schema;
 mod sql;
 mod state;
 mod sync;
+mod verify;
 
 use std::{
     os::unix::fs::MetadataExt,
@@ -47,6 +49,7 @@ use crate::base::{
 
 pub use rows::{Artifact, AttemptRow, Damage, ExperimentRow, Point, RunRow};
 pub use sql::Answer;
+pub use verify::{Verified, What};
 
 /// How long to wait for others that write. They take milliseconds, so this ends only where somebody sits on a lock.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -48,14 +48,15 @@ pub struct AttemptRow {
     pub warnings: Vec<String>,
 }
 
-/// A file of a run.
+/// A file that a run or a report made, or that a run uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Artifact {
-    /// `config`, `events`, `log`, `checkpoint`.
+    /// `config`, `events`, `log`, `checkpoint`, `import`, `sample`; `corpus`, `tokenizer`, `weights`, which others may use as
+    /// well; `report`.
     pub kind: String,
     /// The step it holds, where it has one.
     pub step: Option<u64>,
-    /// Relative to the root.
+    /// Relative to the root; whole where it lies elsewhere.
     pub path: String,
     /// Its size.
     pub bytes: u64,

@@ -8,6 +8,7 @@ use super::{
     experiments,
     ingest::{self, Known},
     lines::{News, news},
+    reports,
 };
 use crate::base::{Result, files, folders::RunFolder};
 
@@ -27,6 +28,7 @@ impl Store {
         }
         self.sync_runs(&runs)?;
         self.sync_experiments(&folder_names(&self.root.experiments())?)?;
+        self.sync_reports(&folder_names(&self.root.reports())?)?;
         self.sync_damage()
     }
 
@@ -78,6 +80,21 @@ impl Store {
             return Ok(());
         }
         self.write(|index| known.keys().try_for_each(|name| experiments::forget(index, &root, name)))
+    }
+
+    fn sync_reports(&mut self, names: &[String]) -> Result<()> {
+        let root = self.root.clone();
+        let mut known = self.read(reports::known)?;
+        for name in names {
+            let Some(stamp) = reports::stamp(&root.report(name)) else { continue };
+            if known.remove(name).is_none_or(|before| before != stamp) {
+                self.write(|index| reports::take(index, &root, name, &stamp))?;
+            }
+        }
+        if known.is_empty() {
+            return Ok(());
+        }
+        self.write(|index| known.keys().try_for_each(|name| reports::forget(index, &root, name)))
     }
 
     /// Forgets the damage of files that are gone, and of folders that can be listed again.

@@ -19,7 +19,7 @@ use std::{
 
 pub use trained::{Trained, Which, tokenizer_of};
 
-use checkpoint::{At, Norm, Numbers, Origin, Progress, State};
+use checkpoint::{At, Keep, Norm, Numbers, Origin, Progress, State};
 use generate::{Sampling, Writer};
 
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
     cost::Cost,
     data::{self, Dataset, tokenizer},
     engine::{self, Batch, Engine, Part, Place, Update},
-    event::{Event, FileRef, Outcome, Ready, Sampled, Sink, Step},
+    event::{Event, FileRef, Outcome, Ready, Sampled, Sink, Step, Use, Used},
     spec::identity::FrozenRun,
     spec::{
         RunConfig,
@@ -97,6 +97,8 @@ pub struct Job<'a> {
     pub peak_flops: Option<f64>,
     /// Asks for an end.
     pub stop: &'a Stop,
+    /// Bytes that the run's checkpoints may take, where that is limited.
+    pub checkpoint_bytes: Option<u64>,
     /// Asked before every write into the run's folder, which may be another worker's by then.
     pub fence: Fence,
 }
@@ -176,8 +178,10 @@ impl<'a> Trainer<'a> {
         data.keep_tokenizer(job.root, job.folder)?;
         checkpoint::clean(job.folder);
         let loaded = checkpoint::load(job.folder, &mut *engine, &origin, sink)?;
+        let mut used = data.used(job.root);
         if let (None, Some(parent)) = (&loaded, &config.run.init_from) {
-            let (id, weights) = weights_of(job.root, parent, &*engine)?;
+            let (id, weights, file) = weights_of(job.root, parent, &*engine)?;
+            used.push(Used { kind: Use::Weights, file });
             engine.write(Part::Params, &weights)?;
             if tokenizer::differ(&job.root.run(&id), job.folder)? {
                 let message = format!("the weights come from run {}, whose tokens mean something else", id.short());
@@ -198,11 +202,11 @@ impl<'a> Trainer<'a> {
             origin,
             saved,
         };
-        trainer.sink.emit(&Event::Ready(trainer.ready()), true)?;
+        trainer.sink.emit(&Event::Ready(trainer.ready(used)), true)?;
         Ok(trainer)
     }
 
-    fn ready(&self) -> Ready {
+    fn ready(&self, used: Vec<Used>) -> Ready {
         let info = self.data.info();
         Ready {
             at: clock::now(),
@@ -217,6 +221,7 @@ impl<'a> Trainer<'a> {
             corpus_hash: info.hash.clone(),
             chars_per_token: info.chars_per_token,
             corpus_bits_per_char: info.bits_per_char,
+            used,
         }
     }
 
@@ -347,12 +352,14 @@ impl<'a> Trainer<'a> {
             return Ok(());
         }
         let state = State::new(self.progress.clone(), self.origin.clone());
-        let keep = &self.config.checkpoint;
+        let keep = Keep::of(&self.config.checkpoint, self.job.checkpoint_bytes);
         let may_write = || self.job.may_write();
         let numbers = Numbers::Engine(&*self.engine);
         let saved = checkpoint::save(self.job.folder, self.job.attempt, numbers, &state, keep, &may_write)?;
         self.saved = Some((self.progress.step, self.progress.evaluated));
-        self.sink.emit(&Event::Checkpointed(saved), true)
+        let event = Event::Checkpointed(saved.clone());
+        self.sink.emit(&event, true)?;
+        checkpoint::remove_said(self.job.folder, &saved, &may_write)
     }
 
     /// With `on_nan: stop`, how the run ends where one of these values of the step that was reached is not finite.
@@ -384,19 +391,23 @@ fn last_finite(progress: &Progress) -> String {
     }
 }
 
-/// The weights of another run's best checkpoint, of whose positions the first are taken where this context is smaller.
-fn weights_of(root: &Root, run: &str, engine: &dyn Engine) -> Result<(RunId, Vec<f32>)> {
+/// The weights of another run's best checkpoint, of whose positions the first are taken where this context is smaller; and
+/// the file that they stand in.
+fn weights_of(root: &Root, run: &str, engine: &dyn Engine) -> Result<(RunId, Vec<f32>, FileRef)> {
     let doing = format!("taking initial weights from run {run} (run.init_from)");
     let id: RunId = run.parse().map_err(|why: String| Error::new(Exit::Spec, &doing, why))?;
-    let parent = Trained::load(&root.run(&id), Which::Best).map_err(|e| match e.exit {
+    let folder = root.run(&id);
+    let parent = Trained::load(&folder, Which::Best).map_err(|e| match e.exit {
         Exit::Usage => Error { exit: Exit::Spec, ..e.within(&doing) }, // it has no checkpoint
         _ => e.within(&doing),
     })?;
+    let name = root.relative(&folder.path().join(&parent.file.name));
+    let file = FileRef { name, ..parent.file };
     let weights = match parent.layout == *engine.layout() {
         true => Ok(parent.weights),
         false => engine.layout().cut(&parent.layout, &parent.weights),
     };
-    Ok((id, weights.map_err(|why| Error::new(Exit::Spec, doing, why))?))
+    Ok((id, weights.map_err(|why| Error::new(Exit::Spec, doing, why))?, file))
 }
 
 fn ms(begin: Instant) -> f64 {

@@ -13,6 +13,7 @@ use crate::{
         self,
         tokenizer::{self, Tokenizer},
     },
+    event::FileRef,
     model::Layout,
     spec::identity::FrozenRun,
 };
@@ -51,6 +52,8 @@ pub struct Trained {
     pub layout: Layout,
     /// All parameters.
     pub weights: Vec<f32>,
+    /// The file that they stand in, its name relative to the run's folder.
+    pub file: FileRef,
 }
 
 impl Trained {
@@ -64,8 +67,9 @@ impl Trained {
         let frozen = FrozenRun::read(&run.config())?;
         let saved = find(run, which)?.ok_or_else(|| none_such(run, &frozen, which))?;
         let layout = Layout::of(&frozen.config.model, frozen.vocab_size);
-        let weights = saved.weights(&layout)?;
-        Ok(Self { step: saved.step, frozen, layout, weights })
+        let (weights, file) = saved.weights(&layout)?;
+        let file = FileRef { name: format!("{}/{}", saved.relative(), file.name), ..file };
+        Ok(Self { step: saved.step, frozen, layout, weights, file })
     }
 }
 

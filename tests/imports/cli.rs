@@ -51,7 +51,7 @@ fn an_import_is_a_run_like_any_other() {
         assert_eq!(show["imported"]["format"], "hf-gpt2", "{round}: {show}");
         assert_eq!(show["experiments"].as_array().unwrap().len(), 2, "{round}: {show}");
         let kinds: Vec<_> = show["artifacts"].as_array().unwrap().iter().map(|a| a["kind"].as_str().unwrap()).collect();
-        assert_eq!(kinds, ["config", "events", "checkpoint", "checkpoint"], "{round}");
+        assert_eq!(kinds, ["config", "events", "import", "import"], "{round}");
         assert_eq!(place.exp(&["store", "rebuild"]).0, 0);
     }
     let show = place.exp(&["show", id]).1;

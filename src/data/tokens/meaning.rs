@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{FORMAT, META, Meta, Tokens, opening, scan};
+use super::{FORMAT, META, Meta, Tokens, opening, scan, seen::Known};
 use crate::{
     base::{Error, Exit, Result, progress::Progress},
     data::{
@@ -105,7 +105,7 @@ impl Meaning {
     ///
     /// # Errors
     /// [`Exit::Spec`] where an id is beyond the vocabulary, [`Exit::Interrupted`] where somebody asks to stop.
-    pub fn describe(&self, folder: &Path, tokens: &[Tokens; 2], is_asked: &dyn Fn() -> bool) -> Result<CorpusInfo> {
+    pub fn describe(&self, folder: &Path, tokens: &[Tokens; 2], is_asked: &dyn Fn() -> bool) -> Result<Known> {
         let progress = Progress::of(&format!("reading {}", folder.display()));
         let [train_bytes, val_bytes] = [0, 1].map(|i| tokens[i].bytes());
         let of = train_bytes + val_bytes;
@@ -137,7 +137,7 @@ impl Meaning {
         let mut notes = self.notes.clone();
         notes.extend(self.only_in_val(&train.counts, &val.counts));
         let val_tokens = tokens[1].count() as u64;
-        Ok(CorpusInfo {
+        let info = CorpusInfo {
             name: folder.display().to_string(),
             hash: blake3::hash(all.as_bytes()).to_hex().to_string(),
             chars: train_chars + val_chars,
@@ -147,7 +147,8 @@ impl Meaning {
             chars_per_token: val_chars as f64 / val_tokens.max(1) as f64,
             bits_per_char: None,
             notes,
-        })
+        };
+        Ok((info, [train.hash, val.hash]))
     }
 
     /// The numbers of characters that the folder tells, where its tokens can stand for so many: they decide what a loss per

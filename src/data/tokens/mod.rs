@@ -56,15 +56,15 @@ pub fn look_up(
     let moment = Moment::now(&files);
     let tokens = map(&files, meaning.token_bytes)?;
     let key = format!("{} {} {}", meaning.source.key(), meaning.vocab_size, folder.display());
-    let info = match seen::find(cache, &key, &files) {
-        Some(info) => info,
+    let (info, hashes) = match seen::find(cache, &key, &files) {
+        Some(known) => known,
         None => {
-            let info = meaning.describe(&folder, &tokens, is_asked)?;
+            let known = meaning.describe(&folder, &tokens, is_asked)?;
             match moment.filter(|moment| moment.lasts(&files)) {
-                Some(moment) => moment.keep(cache, &key, config, &info)?,
+                Some(moment) => moment.keep(cache, &key, config, &known)?,
                 None => return Err(Error::new(Exit::Spec, opening(&folder), "its files changed while they were read")),
             }
-            info
+            known
         }
     };
     let source = match meaning.source {
@@ -73,7 +73,7 @@ pub fn look_up(
     };
     wanted.map_or(Ok(()), |wanted| agree(&folder, &source, &wanted))?;
     let alphabet = source.build("")?.alphabet();
-    Ok(Prepared { tokens, info, source, alphabet })
+    Ok(Prepared { tokens, info, source, alphabet, hashes: Some(hashes) })
 }
 
 /// The two files in memory. What is wrong with them is their owner's matter.

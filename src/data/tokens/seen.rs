@@ -21,6 +21,9 @@ use crate::{
 /// How long ago files must have been changed for their times to tell a later change, in ms.
 const SETTLED: i64 = 2000;
 
+/// What is known of a folder: of its tokens, and blake3 of its two files in hex.
+pub type Known = (CorpusInfo, [String; 2]);
+
 /// `tokens/seen-<key>.json`.
 #[derive(Serialize, Deserialize)]
 pub struct Seen {
@@ -32,6 +35,9 @@ pub struct Seen {
     pub config: DataConfig,
     /// What was known of them.
     pub info: CorpusInfo,
+    /// blake3 of each, in hex. Older versions did not keep it.
+    #[serde(default)]
+    blake3: Option<[String; 2]>,
     /// The record itself.
     #[serde(skip)]
     path: PathBuf,
@@ -90,19 +96,19 @@ impl Moment {
     ///
     /// # Errors
     /// [`Exit::Store`](crate::base::Exit) where it cannot be written.
-    pub fn keep(self, cache: &Path, key: &str, config: &DataConfig, info: &CorpusInfo) -> Result<()> {
+    pub fn keep(self, cache: &Path, key: &str, config: &DataConfig, (info, blake3): &Known) -> Result<()> {
         let Self { files, settled } = self;
-        let seen =
-            Seen { format: FORMAT, files, settled, config: config.clone(), info: info.clone(), path: PathBuf::new() };
+        let (config, info, blake3) = (config.clone(), info.clone(), Some(blake3.clone()));
+        let seen = Seen { format: FORMAT, files, settled, config, info, blake3, path: PathBuf::new() };
         files::write_json(&place(cache, key), &seen)
     }
 }
 
 /// What is known of the files of that key, where they are as they were.
-pub fn find(cache: &Path, key: &str, files: &[PathBuf; 2]) -> Option<CorpusInfo> {
+pub fn find(cache: &Path, key: &str, files: &[PathBuf; 2]) -> Option<Known> {
     let seen: Seen = files::read_json(&place(cache, key)).ok()?;
     let same = Moment::now(files).is_some_and(|now| now.files == seen.files);
-    (seen.format == FORMAT && seen.settled && same).then_some(seen.info)
+    (seen.format == FORMAT && seen.settled && same).then_some((seen.info, seen.blake3?))
 }
 
 /// All that is known of folders of tokens. What cannot be read is found out again when it is needed.
@@ -142,7 +148,7 @@ impl Seen {
         };
         match again() {
             Err(error) => vec![error.to_string()],
-            Ok(info) if info.hash != self.info.hash => {
+            Ok((info, _)) if info.hash != self.info.hash => {
                 vec!["its tokens are others than those that were seen there last".into()]
             }
             Ok(_) => Vec::new(),

@@ -52,6 +52,12 @@ fn warn(sink: &mut dyn Sink, message: String) -> Result<()> {
     sink.emit(&Event::Warning { at: clock::now(), message }, false)
 }
 
+/// Moves a checkpoint aside, once that is said: whoever reads what was said never misses one. Returns its new name.
+fn drop(saved: &Saved, why: &str, sink: &mut dyn Sink) -> Result<String> {
+    sink.emit(&Event::Dropped { at: clock::now(), checkpoints: vec![saved.relative()] }, true)?;
+    saved.move_aside(why)
+}
+
 /// The newest whole checkpoint, once all that are void, damaged or bad are out of the way.
 fn newest(folder: &RunFolder, sink: &mut dyn Sink) -> Result<Option<Saved>> {
     let attempts = Attempt::all(folder)?;
@@ -59,14 +65,14 @@ fn newest(folder: &RunFolder, sink: &mut dyn Sink) -> Result<Option<Saved>> {
     let all = list(folder)?;
     for (i, saved) in all.iter().enumerate() {
         if let Some((attempt, from)) = attempts.iter().find_map(|a| a.voids(saved)) {
-            let name = saved.move_aside("void")?;
+            let name = drop(saved, "void", sink)?;
             let why = format!("attempt {attempt} went on from step {from}");
             warn(sink, format!("the checkpoint {} is void, since {why}; it is now {name}", saved.name()))?;
             continue;
         }
         if newest.is_none() {
             if failures(&attempts, &saved.name()) >= FAILURES {
-                let name = saved.move_aside(BAD)?;
+                let name = drop(saved, BAD, sink)?;
                 let next = match all[i + 1..].iter().find(|older| !older.is_damaged()) {
                     Some(older) => format!("going on from step {}", older.step),
                     None => "starting anew".into(),
@@ -79,7 +85,7 @@ fn newest(folder: &RunFolder, sink: &mut dyn Sink) -> Result<Option<Saved>> {
         }
         match saved.verify() {
             Err(Fault::Damaged(error)) => {
-                let name = saved.move_aside(DAMAGED)?;
+                let name = drop(saved, DAMAGED, sink)?;
                 warn(sink, format!("passed over a damaged checkpoint, which is now {name}: {error}"))?;
             }
             // An older one that cannot be read now is not needed now.
@@ -88,7 +94,7 @@ fn newest(folder: &RunFolder, sink: &mut dyn Sink) -> Result<Option<Saved>> {
         }
     }
     // Pointers are for people: what is gone on from was found without them. And what is kept too long is in nobody's way.
-    for seen_to in [save::point(folder), save::tidy(folder)] {
+    for seen_to in [save::point(folder, &[]), save::tidy(folder, save::KEPT_ASIDE)] {
         seen_to.or_else(|error| warn(sink, error.to_string()))?;
     }
     Ok(newest)

@@ -20,13 +20,14 @@ use serde_json::Value;
 use crate::{
     base::{Context, Error, Exit, Result, checkpoints::Fault, files, folders::RunFolder, num},
     engine::{Engine, Part},
+    event::FileRef,
     model::{Layout, safetensors},
     spec::RunConfig,
 };
 
 pub use crate::base::checkpoints::{Saved, latest_step, list};
 pub use load::load;
-pub use save::{Numbers, clean, save};
+pub use save::{Keep, Numbers, bytes, clean, remove_said, save, surplus};
 
 /// The version of what a checkpoint's folder holds.
 const FORMAT: u32 = 1;
@@ -159,10 +160,16 @@ impl Saved {
         serde_json::from_value(state).doing(Exit::Store, doing)
     }
 
-    /// Its weights as one flat vector, once its files are verified. Errors name the tensor that does not fit.
-    pub fn weights(&self, layout: &Layout) -> Result<Vec<f32>> {
+    /// Its weights as one flat vector and the file of them, once its files are verified. Errors name the tensor that does
+    /// not fit.
+    pub fn weights(&self, layout: &Layout) -> Result<(Vec<f32>, FileRef)> {
         self.verify()?;
-        Ok(safetensors::read(&self.path.join(MODEL), layout, &[""])?.remove(0))
+        let mut files = self.manifest()?.files.into_iter();
+        let path = self.path.join(MODEL);
+        let file = files.find(|file| file.name == MODEL).ok_or_else(|| {
+            Error::new(Exit::Store, format!("reading {}", self.path.display()), format!("it has no {MODEL}"))
+        })?;
+        Ok((safetensors::read(&path, layout, &[""])?.remove(0), file))
     }
 
     /// Takes its place among the checkpoints from it; nothing is deleted. Returns its new name.

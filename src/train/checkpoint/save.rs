@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// How many checkpoints that are of no use any more are kept, for people who want to know why.
-const KEPT_ASIDE: usize = 2;
+pub const KEPT_ASIDE: usize = 2;
 
 /// Where the numbers of a checkpoint come from.
 #[derive(Clone, Copy)]
@@ -71,14 +71,33 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// Writes a checkpoint, removes what `keep` does not ask for, and moves the pointers. What was logged up to this step
-/// must be durable before. `may_write` is asked before each change to the run's folder, and what it says ends the rest.
+/// How many checkpoints of a run are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep {
+    /// Of the newest.
+    pub last: usize,
+    /// Of those with the lowest validation loss.
+    pub best: usize,
+    /// Bytes that all of them may take; the newest is kept whatever it takes.
+    pub bytes: Option<u64>,
+}
+
+impl Keep {
+    /// As a config says, within so many bytes.
+    pub fn of(config: &CheckpointConfig, bytes: Option<u64>) -> Self {
+        Self { last: config.keep_last, best: config.keep_best, bytes }
+    }
+}
+
+/// Writes a checkpoint and moves the pointers. What was logged up to this step must be durable before. `may_write` is asked
+/// before each change to the run's folder, and what it says ends the rest. What is to be kept no longer stands in the
+/// answer; once that is said, [`remove_said`] removes it: so whoever reads what was said never misses a checkpoint.
 pub fn save(
     folder: &RunFolder,
     attempt: u32,
     numbers: Numbers,
     state: &State,
-    keep: &CheckpointConfig,
+    keep: Keep,
     may_write: &dyn Fn() -> Result<()>,
 ) -> Result<Checkpointed> {
     let progress = &state.progress;
@@ -99,9 +118,11 @@ pub fn save(
             let _ = fs::remove_dir_all(&aside); // what is wrong with the disk is said already
         }
     })?;
-    let removed = prune(folder, keep, may_write)?.iter().map(Saved::relative).collect();
+    let damaged = move_damaged_aside(folder, keep, may_write)?;
+    let surplus = surplus(folder, keep)?;
     may_write()?;
-    point(folder)?;
+    point(folder, &surplus)?;
+    let removed = damaged.iter().chain(&surplus).map(Saved::relative).collect();
     let best = progress.evaluated && progress.best.is_some_and(|best| best.step == progress.step);
     Ok(Checkpointed {
         at: clock::now(),
@@ -113,12 +134,18 @@ pub fn save(
     })
 }
 
+/// Bytes that a checkpoint of so many parameters takes at most.
+pub fn bytes(params: usize, has_moments: bool) -> u64 {
+    const BESIDES: u64 = 64 << 10; // state, manifest, names of tensors
+    let vectors = if has_moments { 3 } else { 1 };
+    vectors * size_of::<f32>() as u64 * params as u64 + BESIDES
+}
+
 /// Errors where the disk has no room for another checkpoint: to find that out by filling it would take the last room from
 /// everybody else.
 fn room(folder: &RunFolder, path: &Path, numbers: Numbers) -> Result<()> {
-    const BESIDES: u64 = 64 << 10; // state, manifest, names of tensors
-    let vectors = if let Numbers::Elsewhere { has_moments: false, .. } = numbers { 1 } else { 3 };
-    let need = vectors * size_of::<f32>() as u64 * numbers.layout().len() as u64 + BESIDES;
+    let has_moments = !matches!(numbers, Numbers::Elsewhere { has_moments: false, .. });
+    let need = bytes(numbers.layout().len(), has_moments);
     // What cannot be asked is found out by writing.
     let Ok(disk) = rustix::fs::statvfs(folder.path()) else { return Ok(()) };
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
@@ -179,9 +206,10 @@ fn json(value: &impl Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec_pretty(value).doing(Exit::Unexpected, || "writing the state of a checkpoint".into())
 }
 
-/// Makes the pointers name the newest checkpoint and the best.
-pub fn point(folder: &RunFolder) -> Result<()> {
-    let all = list(folder)?;
+/// Makes the pointers name the newest checkpoint and the best, of all but `surplus`.
+pub fn point(folder: &RunFolder, surplus: &[Saved]) -> Result<()> {
+    let mut all = list(folder)?;
+    all.retain(|saved| !surplus.contains(saved));
     for (pointer, saved) in [("last", all.first()), ("best", ranked(&all).first().or(all.first()))] {
         if let Some(saved) = saved {
             files::write_atomic(&folder.checkpoints().join(pointer), format!("{}\n", saved.name()).as_bytes())?;
@@ -190,28 +218,57 @@ pub fn point(folder: &RunFolder) -> Result<()> {
     Ok(())
 }
 
-/// Removes all checkpoints but the newest `keep_last` and the best `keep_best`, and moves damaged ones aside; returns
-/// what stands among the checkpoints no more. One that cannot be read now is left alone.
-fn prune(folder: &RunFolder, keep: &CheckpointConfig, may_write: &dyn Fn() -> Result<()>) -> Result<Vec<Saved>> {
-    let (mut gone, rest): (Vec<Saved>, Vec<Saved>) = list(folder)?.into_iter().partition(Saved::is_damaged);
-    for damaged in &gone {
+/// Moves damaged checkpoints aside, which then are none any more.
+fn move_damaged_aside(folder: &RunFolder, keep: Keep, may_write: &dyn Fn() -> Result<()>) -> Result<Vec<Saved>> {
+    let damaged: Vec<Saved> = list(folder)?.into_iter().filter(Saved::is_damaged).collect();
+    for saved in &damaged {
         may_write()?;
-        damaged.move_aside(DAMAGED)?;
+        saved.move_aside(DAMAGED)?;
     }
-    let whole: Vec<Saved> = rest.into_iter().filter(|s| s.manifest().is_ok()).collect();
-    let best = ranked(&whole).into_iter().take(keep.keep_best).collect::<Vec<_>>();
-    for unwanted in whole.into_iter().skip(keep.keep_last).filter(|saved| !best.contains(saved)) {
-        may_write()?;
-        remove(folder, &unwanted.path)?;
-        gone.push(unwanted);
-    }
-    tidy(folder)?;
-    Ok(gone)
+    tidy(folder, if keep.bytes.is_some() { 0 } else { KEPT_ASIDE })?;
+    Ok(damaged)
 }
 
-/// Removes all but the newest of the checkpoints that were moved aside: a file system that damages one damages more, and
+/// The checkpoints that are not to be kept: all but the newest `last` and the best `best`, and of these the least wanted
+/// that go beyond `bytes`. Most wanted is the newest, which the run goes on from; then the best, which is what it is for;
+/// then the others in turns. One that cannot be read now is left alone.
+pub fn surplus(folder: &RunFolder, keep: Keep) -> Result<Vec<Saved>> {
+    let whole: Vec<Saved> = list(folder)?.into_iter().filter(|saved| saved.manifest().is_ok()).collect();
+    let best = ranked(&whole);
+    let mut wanted: Vec<&Saved> = Vec::new();
+    for rank in 0..keep.last.max(keep.best) {
+        let newest = whole.get(rank).filter(|_| rank < keep.last);
+        let best = best.get(rank).filter(|_| rank < keep.best);
+        for saved in newest.into_iter().chain(best) {
+            if !wanted.contains(&saved) {
+                wanted.push(saved);
+            }
+        }
+    }
+    let mut bytes = 0;
+    let fits = |saved: &&&Saved| {
+        bytes += saved.bytes();
+        keep.bytes.is_none_or(|most| bytes <= most)
+    };
+    let kept = wanted.iter().take_while(fits).count().max(1);
+    Ok(whole.iter().filter(|saved| !wanted.iter().take(kept).any(|wanted| wanted == saved)).cloned().collect())
+}
+
+/// Removes checkpoints of which it was said that they are no longer kept.
+pub fn remove_said(folder: &RunFolder, said: &Checkpointed, may_write: &dyn Fn() -> Result<()>) -> Result<()> {
+    for relative in &said.removed {
+        let path = folder.path().join(relative);
+        if path.exists() {
+            may_write()?;
+            remove(folder, &path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes all but the newest `kept` of the checkpoints that were moved aside: a file system that damages one damages more, and
 /// they must not fill it.
-pub fn tidy(folder: &RunFolder) -> Result<()> {
+pub fn tidy(folder: &RunFolder, kept: usize) -> Result<()> {
     let all = folder.checkpoints();
     let was = |name: &OsString| {
         let name = name.to_str()?;
@@ -220,7 +277,7 @@ pub fn tidy(folder: &RunFolder) -> Result<()> {
     };
     let mut aside: Vec<_> = files::names(&all)?.iter().filter_map(was).collect();
     aside.sort_by(|(a, _), (b, _)| b.cmp(a));
-    aside.iter().skip(KEPT_ASIDE).try_for_each(|(_, path)| remove(folder, path))
+    aside.iter().skip(kept).try_for_each(|(_, path)| remove(folder, path))
 }
 
 /// Removes a checkpoint. It vanishes at once, so that no half of one is ever met.

@@ -1,0 +1,126 @@
+//! `exp verify [RUN|EXPERIMENT…]`: everything is read again and compared with what was written.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::{needed_store, run::shown};
+use crate::{
+    base::{Exit, Result, RunId, files, folders::Root, progress::Progress},
+    data::shelf,
+    store::{Store, Verified, What},
+    ui::{self, format},
+};
+
+/// Arguments of `exp verify`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Only these, with the reports of experiments; by default all runs, reports, data and the index
+    #[arg(value_name = "RUN|EXPERIMENT")]
+    which: Vec<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub fn run(root: &Root, args: &Args) -> Result<Exit> {
+    let store = needed_store(root)?;
+    let mut found = Verified::default();
+    let known = names(&root.experiments())?;
+    let (experiments, runs) = match &args.which[..] {
+        [] => (known, store.runs(None)?.iter().map(|row| row.id).collect()),
+        some => chosen(&store, &known, some)?,
+    };
+    verify_runs(&store, &runs, &mut found)?;
+    let reports = if args.which.is_empty() { names(&root.reports())? } else { experiments.clone() };
+    experiments.iter().for_each(|name| store.verify_experiment(name, &mut found));
+    reports.iter().for_each(|name| store.verify_report(name, &mut found));
+    if args.which.is_empty() {
+        store.verify_tokenizers(&mut found)?;
+        store.verify_index(&mut found)?;
+        verify_data(root, &mut found)?;
+    }
+    match args.json {
+        true => ui::print_json(&as_json(&found)),
+        false => say(&found),
+    }
+    Ok(if found.faults.is_empty() { Exit::Done } else { Exit::Store })
+}
+
+/// The experiments and runs that were named, each once, and the runs of those experiments.
+fn chosen(store: &Store, known: &[String], names: &[String]) -> Result<(Vec<String>, Vec<RunId>)> {
+    let (mut experiments, mut runs) = (Vec::new(), Vec::new());
+    for name in names {
+        let more = match known.contains(name) {
+            true => {
+                experiments.push(name.clone());
+                store.runs(Some(name))?
+            }
+            false => vec![store.find(name)?],
+        };
+        runs.extend(more.iter().map(|row| row.id));
+    }
+    let mut seen = std::collections::HashSet::new();
+    runs.retain(|id| seen.insert(*id));
+    Ok((experiments, runs))
+}
+
+fn verify_runs(store: &Store, runs: &[RunId], found: &mut Verified) -> Result<()> {
+    let sizes = runs.iter().map(|id| store.made_bytes(id)).collect::<Result<Vec<u64>>>()?;
+    let progress = Progress::of("verifying");
+    let (mut done, of) = (0, sizes.iter().sum());
+    for (id, size) in runs.iter().zip(sizes) {
+        progress.at(done, of);
+        store.verify_run(id, found)?;
+        done += size;
+    }
+    Ok(())
+}
+
+/// What lies in a folder: whatever the index says of it.
+fn names(folder: &Path) -> Result<Vec<String>> {
+    Ok(files::names(folder)?.into_iter().filter_map(|name| name.into_string().ok()).collect())
+}
+
+fn verify_data(root: &Root, found: &mut Verified) -> Result<()> {
+    for item in shelf::items(&root.cache())? {
+        found.files += 1;
+        found.bytes += item.bytes;
+        let advice = match item.kind() {
+            "cached" => "tokens in the cache are made again once their folder is gone",
+            "text" => "`exp data add shakespeare` puts the text there again",
+            _ => "a folder of tokens is to be prepared or copied again",
+        };
+        for why in item.faults()? {
+            found.fault(shown(&item.path), What::Damaged, why, advice);
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong, a line each, then what to do about it, each advice once.
+fn say(found: &Verified) {
+    let mut advice: Vec<&str> = Vec::new();
+    for fault in &found.faults {
+        ui::print(&format!("{:<10}  {}: {}\n", fault.what.word(), fault.path, fault.why));
+        if !advice.contains(&fault.advice.as_str()) {
+            advice.push(&fault.advice);
+        }
+    }
+    let read = format!("{}, {}", format::plural(found.files as usize, "file"), format::bytes(found.bytes));
+    ui::note(&match found.faults.len() {
+        0 => format!("all is as it was written: {read}"),
+        faults => format!("{} in {read}", format::plural(faults, "fault")),
+    });
+    advice.into_iter().for_each(|advice| ui::note(&format!("hint: {advice}")));
+}
+
+fn as_json(found: &Verified) -> Value {
+    let faults = found
+        .faults
+        .iter()
+        .map(|fault| json!({"path": fault.path, "what": fault.what.word(), "why": fault.why, "advice": fault.advice}));
+    json!({"files": found.files, "bytes": found.bytes, "faults": faults.collect::<Vec<_>>()})
+}
