@@ -135,8 +135,10 @@ pub fn table(store: &Store, rows: &[RunRow]) -> Result<String> {
     let cells: Vec<Vec<String>> = rows
         .iter()
         .map(|r| {
-            let leaves = r.config.leaves();
-            let value = |path: &str| leaves.get(path).map_or(String::new(), |v| format::short(&format::value(v), 24));
+            let value = |path: &str| {
+                let leaf = leaf::find(path);
+                leaf.map_or(String::new(), |leaf| format::short(&format::value(&leaf.get(&r.config)), 24))
+            };
             let mut row = vec![r.id.to_string()[..digits].to_owned()];
             if several {
                 let axes = known.iter().find(|e| e.name == experiment(r)).map_or(&[][..], |e| &e.axes);

@@ -7,7 +7,7 @@
 
 mod claim;
 pub mod device;
-mod events;
+pub mod events;
 pub mod import;
 mod inline;
 mod process;

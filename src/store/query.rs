@@ -1,6 +1,9 @@
 //! Which runs and experiments there are, and where each stands.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+};
 
 use rusqlite::{Connection, Params, Row};
 
@@ -42,7 +45,12 @@ impl Store {
                              ORDER BY members.position";
                 self.rows(which, [name], Some(name))
             }
-            None => self.rows("ORDER BY runs.created DESC, runs.id", [], None),
+            None => {
+                let mut rows = self.rows("", [], None)?;
+                // Not by SQLite, whose sorter writes the configs of many runs to the disk.
+                rows.sort_by_key(|row| (Reverse(row.created), row.id));
+                Ok(rows)
+            }
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::{collections::HashMap, io::ErrorKind, path::Path, time::Duration};
 
+use rayon::prelude::*;
+
 use super::{
     PATIENCE, Store,
     damage::repaired,
@@ -50,16 +52,20 @@ impl Store {
     fn sync_runs(&mut self, names: &[String]) -> Result<()> {
         let root = self.root.clone();
         let mut known = self.read(Known::all)?;
-        for name in names {
+        // Where there are many, most of the time goes into asking the system for sizes.
+        let looked_at = names.par_iter().map(|name| {
             let folder = RunFolder::new(root.runs().join(name));
-            let behind = match known.remove(name) {
+            let is_behind = match known.get(name) {
                 Some(known) => known.is_behind(&folder),
                 None => folder.config().try_exists().unwrap_or(true), // why it cannot be read is to be said
             };
-            if behind {
-                self.write(|index| ingest::take_run(index, &root, &folder))?;
-            }
+            is_behind.then_some(folder)
+        });
+        let behind: Vec<RunFolder> = looked_at.collect::<Vec<_>>().into_iter().flatten().collect();
+        for folder in behind {
+            self.write(|index| ingest::take_run(index, &root, &folder))?;
         }
+        names.iter().for_each(|name| drop(known.remove(name)));
         if known.is_empty() {
             return Ok(());
         }
