@@ -189,6 +189,53 @@ fn a_run_that_fails_is_told_and_the_others_go_on() {
 }
 
 #[test]
+fn only_some_points_are_trained_and_the_experiment_keeps_all() {
+    let lab = Lab::new();
+    let quick = ["--set", "steps=1", "--no-report"];
+    let only =
+        |condition: &'static str| [&["run", "tiny.yaml", "--seeds", "2", "--only", condition][..], &quick].concat();
+    let said = text(&lab.exp(&only("lr > 5e-3 and seed == 1"), 0).stderr);
+    assert!(said.contains("tiny: 1 run, 3 left out by --only"), "{said}");
+    let of = |name: &str| -> Vec<(f64, u64)> {
+        let runs = lab.json(&["ls", name, "--json"]);
+        let leaf = |run: &Value, leaf: &str| run["config"][leaf].clone();
+        let both = |run: &Value| (leaf(run, "train.lr").as_f64().unwrap(), leaf(run, "train.seed").as_u64().unwrap());
+        runs.as_array().unwrap().iter().map(both).collect()
+    };
+    assert_eq!(of("tiny"), [(1e-2, 1)]);
+    let folders = fs::read_dir(lab.path("runs"))
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().path().join("config.json").exists());
+    assert_eq!(folders.count(), 1, "no folder is made for what is left out");
+    let journal = fs::read_to_string(lab.path("runs/experiments/tiny/journal.jsonl")).unwrap();
+    let last: Value = serde_json::from_str(journal.lines().last().unwrap()).unwrap();
+    assert_eq!(last["members"].as_array().unwrap().len(), 4);
+
+    let said = text(&lab.exp(&only("seed == 2"), 0).stderr);
+    assert!(said.contains("2 runs, 2 left out") && !said.contains("leave its report"), "{said}");
+    assert_eq!(of("tiny"), [(1e-2, 1), (1e-2, 2), (1e-3, 2)], "in the spec's order, what was trained before included");
+    lab.exp(&["store", "rebuild"], 0);
+    assert_eq!(of("tiny").len(), 3);
+    let plan = lab.json(&["plan", "tiny.yaml", "--set", "steps=1", "--seeds=2", "--only", "seed == 1", "--json"]);
+    assert_eq!((plan["runs"].as_array().unwrap().len(), &plan["left_out"]), (2, &2.into()));
+    assert_eq!(plan["runs"][0]["reason"], "done already");
+
+    // A device that is not here is none of those that are asked for.
+    let devices = ["plan", "tiny.yaml", "--set", "run.device=cpu,cuda:63", "--json"];
+    lab.exp(&devices, 3);
+    let here = lab.json(&[&devices[..], &["--only", "device == cpu"]].concat());
+    assert_eq!((here["runs"].as_array().unwrap().len(), &here["left_out"]), (2, &2.into()));
+    for (condition, code, words) in [
+        ("lr > 1", 2, "holds for none of 4 points"),
+        ("lrr > 1", 2, "unknown name `lrr`"),
+        ("lr", 2, "a condition is wanted"),
+    ] {
+        let error = text(&lab.exp(&only(condition), code).stderr);
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
 fn each_kind_of_mistake_has_its_exit_code() {
     let lab = Lab::new();
     lab.write("bad.yaml", "model: {layres: 2}\n");

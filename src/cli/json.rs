@@ -70,6 +70,7 @@ pub fn plan(plan: &Plan) -> Value {
         "runs": plan.runs.iter().map(planned).collect::<Vec<_>>(),
         "duplicates": plan.duplicates,
         "excluded": plan.excluded,
+        "left_out": plan.left_out(),
     })
 }
 

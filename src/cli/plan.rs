@@ -27,7 +27,7 @@ pub struct Args {
 /// Runs the command.
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let sweep = args.spec.load()?;
-    let plan = sched::plan(&sweep, root, current_store(root)?.as_ref())?;
+    let plan = args.spec.plan(&sweep, root, current_store(root)?.as_ref())?;
     if args.json {
         ui::print_json(&json::plan(&plan));
     } else {
@@ -73,7 +73,8 @@ fn totals(plan: &Plan) -> String {
         format::count(sum(|r| r.cost.tokens as f64)),
         format::count(sum(|r| r.cost.flops)),
     );
-    for (n, what) in [(plan.duplicates, "duplicate"), (plan.excluded, "excluded")] {
+    let others = [(plan.duplicates, "duplicate"), (plan.excluded, "excluded"), (plan.left_out(), "left out by --only")];
+    for (n, what) in others {
         if n > 0 {
             text += &format!(", {n} {what}");
         }

@@ -10,7 +10,10 @@ use crate::{
     base::{Exit, Result, RunId, clock, folders::Root, provenance::Provenance},
     event::{Expansion, RunState},
     sched::{self, PlannedRun, Reason},
-    spec,
+    spec::{
+        self,
+        expr::{Expr, Leaves},
+    },
     store::Store,
     ui::{self, format, screen},
 };
@@ -21,9 +24,21 @@ pub struct SpecArgs {
     /// The spec, a YAML file
     pub spec: PathBuf,
 
-    /// Set a leaf, or replace an axis: --set lr=3e-4, --set 'layers=[2, 4]'
+    /// Set a leaf, or replace an axis: --set lr=3e-4, --set layers=2,4, --set 'layers={range: [2, 9, 2]}'
     #[arg(long, value_name = "LEAF=VALUE")]
     pub set: Vec<String>,
+
+    /// Repeat every point with so many seeds, or with these: --seeds 5, --seeds 7,8
+    #[arg(long, value_name = "N")]
+    pub seeds: Option<String>,
+
+    /// Take those points alone for which a condition holds: --only 'layers == 4 and lr < 1e-2'
+    #[arg(long, value_name = "CONDITION")]
+    pub only: Option<String>,
+
+    /// Take a sweep of more than 100,000 points
+    #[arg(long)]
+    pub yes: bool,
 
     /// Train on this device: auto, cpu, cuda, cuda:N, metal
     #[arg(long, value_name = "DEVICE")]
@@ -33,9 +48,22 @@ pub struct SpecArgs {
 impl SpecArgs {
     /// The spec with the command line's settings, expanded and checked.
     pub fn load(&self) -> Result<spec::Sweep> {
-        let device = self.device.iter().map(|d| format!("run.device={d}"));
-        let set: Vec<String> = self.set.iter().cloned().chain(device).collect();
-        spec::load(&self.spec, &set)
+        self.condition()?; // a slip in it is told before the spec is read, which may take a while
+        let device = self.device.iter().map(|device| format!("run.device={device}"));
+        let seeds = self.seeds.iter().map(|seeds| format!("seeds={seeds}"));
+        let set: Vec<String> = self.set.iter().cloned().chain(seeds).chain(device).collect();
+        let load = if self.yes { spec::load_large } else { spec::load };
+        load(&self.spec, &set)
+    }
+
+    /// The plan of what of a spec is asked for.
+    pub fn plan(&self, sweep: &spec::Sweep, root: &Root, store: Option<&Store>) -> Result<sched::Plan> {
+        sched::plan_only(sweep, root, store, self.condition()?.as_ref())
+    }
+
+    /// What `--only` says.
+    fn condition(&self) -> Result<Option<Expr>> {
+        self.only.as_deref().map(|only| Expr::condition(only, &Leaves)).transpose()
     }
 }
 
@@ -80,10 +108,10 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let mut store = Store::open(root)?;
     store.sync()?;
     super::say_damage(&store)?;
-    let plan = sched::plan(&sweep, root, Some(&store))?;
+    let plan = args.spec.plan(&sweep, root, Some(&store))?;
 
     let frozen: Vec<_> = plan.runs.iter().map(|r| r.frozen.clone()).collect();
-    let members: Vec<_> = frozen.iter().map(|f| f.id).collect();
+    let members = plan.members.clone();
     let left = leaving(&store, &plan.experiment, &members)?;
     let expansion = Expansion { at: clock::now(), axes: plan.axes.clone(), members, spec: plan.spec.clone() };
     store.register(&plan.experiment, &expansion, &frozen)?;
@@ -191,6 +219,7 @@ fn opening(plan: &sched::Plan) -> String {
         (count(|r| matches!(r, Reason::Skipped { .. })), "skipped before"),
         (plan.duplicates, "duplicate"),
         (plan.excluded, "excluded"),
+        (plan.left_out(), "left out by --only"),
     ];
     parts.extend(named.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")));
     format!("{}: {}", plan.experiment, parts.join(", "))

@@ -18,18 +18,20 @@ fn size(params: u64) -> u64 {
     checkpoint::bytes(params as usize, true)
 }
 
-/// Gives each run of a plan its part.
+/// Gives each run of a plan its part; `members` counts those of the experiment as well that are not planned now, each of
+/// which is taken to be as large as the largest.
 ///
 /// # Errors
 /// [`Exit::Spec`](crate::base::Exit::Spec), at the leaf, where not every run could keep a checkpoint.
-pub fn share_out(sweep: &Sweep, runs: &mut [PlannedRun]) -> Result<()> {
+pub fn share_out(sweep: &Sweep, runs: &mut [PlannedRun], members: usize) -> Result<()> {
     const LEAF: &str = "checkpoint.max_bytes";
-    let all: u64 = runs.iter().map(|run| size(run.cost.params)).sum();
-    let count = runs.len();
+    let sizes = || runs.iter().map(|run| size(run.cost.params));
+    let others = members.saturating_sub(runs.len()) as u64;
+    let all = sizes().sum::<u64>() + others * sizes().max().unwrap_or(0);
     for run in runs.iter_mut() {
         let Some(most) = run.frozen.config.checkpoint.max_bytes else { continue };
         if all > most {
-            let why = format!("its {count} runs need {all} bytes to keep one checkpoint each");
+            let why = format!("its {members} runs need {all} bytes to keep one checkpoint each");
             let hint = format!("allow at least {all}, or leave `max_bytes` out");
             return Err(sweep.error_at(0, LEAF, why, Some(&hint)));
         }

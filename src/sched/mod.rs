@@ -10,12 +10,13 @@ mod here;
 mod misfit;
 mod needs;
 mod plan;
+mod planner;
 mod queue;
 pub mod signals;
 mod task;
 
 pub use dispatch::{Options, Outside, dispatch, dispatch_on};
-pub use plan::{Plan, PlannedRun, Reason, plan, planned};
+pub use plan::{Plan, PlannedRun, Reason, plan, plan_only, planned};
 
 use crate::base::{Exit, RunId};
 

@@ -1,26 +1,17 @@
 //! From the points of a spec to a plan: every point is checked against the devices and the corpora at hand before the
 //! first run starts, named, and given its reason: why it is to be run, or why not.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt::Display,
-};
+use std::collections::HashSet;
 
-use super::{budget, misfit::misfit};
+use super::{budget, planner::Planner};
 use crate::{
     base::{Error, Exit, Result, RunId, folders::Root},
     cost::Cost,
     data::{self, CorpusInfo},
     event::{CANCELLED, RunState},
-    exec::device::{self, kind},
-    spec::{
-        RunConfig, Sweep,
-        config::{DataConfig, ModelConfig},
-        identity::{self, FORMAT, FrozenRun},
-        leaf,
-    },
+    exec::device,
+    spec::{Sweep, expr::Expr, identity::FrozenRun},
     store::{RunRow, Store},
-    train::generate,
 };
 
 /// Why a run is to be done, or is not.
@@ -73,12 +64,21 @@ pub struct Plan {
     pub axes: Vec<String>,
     /// The spec's text.
     pub spec: String,
-    /// The runs, in the grid's order.
+    /// All runs that the spec comes to, in the grid's order: the members of the experiment.
+    pub members: Vec<RunId>,
+    /// Those that are planned, in the same order: all, unless somebody asked for some.
     pub runs: Vec<PlannedRun>,
     /// Points that resolve to the run of an earlier one.
     pub duplicates: usize,
     /// Points that the spec's `exclude` takes out.
     pub excluded: usize,
+}
+
+impl Plan {
+    /// Members that are not planned, since nobody asked for them.
+    pub fn left_out(&self) -> usize {
+        self.members.len() - self.runs.len()
+    }
 }
 
 /// Plans `sweep` under `root`. Corpora are tokenized into the root's cache; nothing else is written. What `store` knows
@@ -90,32 +90,38 @@ pub struct Plan {
 /// does not suit its settings, its corpus is missing or too short, the run that it starts from is unknown, unfinished or
 /// of another shape.
 pub fn plan(sweep: &Sweep, root: &Root, store: Option<&Store>) -> Result<Plan> {
-    let memory = device::list().first().and_then(|cpu| cpu.memory_total);
-    let mut planner = Planner {
-        sweep,
-        root,
-        store,
-        devices: HashMap::new(),
-        resolved: HashMap::new(),
-        corpora: HashMap::new(),
-        prompts: HashSet::new(),
-        memory,
-    };
-    let mut seen = HashSet::new();
-    let mut runs = Vec::new();
+    plan_only(sweep, root, store, None)
+}
+
+/// As [`plan`], of those points alone for which `only` holds, with names of [`Leaves`](crate::spec::expr::Leaves). The others are named, and checked no
+/// further: a device that is not here is none of theirs.
+///
+/// # Errors
+/// As [`plan`], and [`Exit::Usage`] where it holds for none.
+pub fn plan_only(sweep: &Sweep, root: &Root, store: Option<&Store>, only: Option<&Expr>) -> Result<Plan> {
+    let mut planner = Planner::new(sweep, root, store, only)?;
+    let (mut named, mut planned) = (HashSet::new(), HashSet::new());
+    let (mut members, mut runs) = (Vec::new(), Vec::new());
     for (point, config) in sweep.points.iter().enumerate() {
-        let run = planner.point(point, config.clone())?;
-        if seen.insert(run.frozen.id) {
-            runs.push(run);
+        let (id, run) = planner.point(point, config.clone())?;
+        if named.insert(id) {
+            members.push(id);
         }
+        runs.extend(run.filter(|_| planned.insert(id)));
     }
-    budget::share_out(sweep, &mut runs)?;
+    if runs.is_empty() {
+        let why = format!("`--only` holds for none of {} points", sweep.points.len());
+        return Err(Error::new(Exit::Usage, format!("planning {}", sweep.experiment), why)
+            .hint("`exp plan` without it lists the points and their settings"));
+    }
+    budget::share_out(sweep, &mut runs, members.len())?;
     Ok(Plan {
         experiment: sweep.experiment.clone(),
         axes: sweep.axes.clone(),
         spec: sweep.text.clone(),
-        duplicates: sweep.points.len() - runs.len(),
+        duplicates: sweep.points.len() - members.len(),
         excluded: sweep.excluded,
+        members,
         runs,
     })
 }
@@ -139,14 +145,14 @@ pub fn planned(root: &Root, store: &Store, row: &RunRow) -> Result<PlannedRun> {
         .hint("put the old text back; `exp run` of its spec begins a new run on the new one"));
     }
     let cost = Cost::of(&frozen.config, corpus.vocab_size);
+    let reason = reason(store.run(&row.id)?.map(|row| row.state));
     let checkpoint_bytes = budget::part_of(store, row, &frozen, cost.params)?;
-    Ok(PlannedRun { reason: reason(Some(store), &row.id)?, cost, corpus, checkpoint_bytes, frozen })
+    Ok(PlannedRun { reason, cost, corpus, checkpoint_bytes, frozen })
 }
 
-/// What became of the run before, as far as `store` knows.
-fn reason(store: Option<&Store>, id: &RunId) -> Result<Reason> {
-    let row = store.map_or(Ok(None), |store| store.run(id))?;
-    Ok(match row.map(|row| row.state) {
+/// What became of a run before, by where it stands.
+pub(super) fn reason(state: Option<RunState>) -> Reason {
+    match state {
         None | Some(RunState::Queued) => Reason::New,
         // Who plans it again wants it after all.
         Some(RunState::Skipped { why }) if why == CANCELLED => Reason::New,
@@ -155,172 +161,7 @@ fn reason(store: Option<&Store>, id: &RunId) -> Result<Reason> {
         Some(RunState::Interrupted { step }) => Reason::Interrupted { step },
         Some(RunState::Running { .. }) => Reason::Elsewhere,
         Some(RunState::Done) => Reason::Done,
-    })
-}
-
-/// Checks points one by one, each device and each corpus once.
-struct Planner<'a> {
-    sweep: &'a Sweep,
-    root: &'a Root,
-    store: Option<&'a Store>,
-    devices: HashMap<String, String>,
-    resolved: HashMap<String, DataConfig>,
-    corpora: HashMap<String, CorpusInfo>,
-    /// The corpora with the prompts that their tokenizers can read.
-    prompts: HashSet<String>,
-    /// The machine's memory in bytes, where it is known.
-    memory: Option<u64>,
-}
-
-impl Planner<'_> {
-    fn point(&mut self, point: usize, mut config: RunConfig) -> Result<PlannedRun> {
-        let ancestor = config.run.init_from.as_ref().map(|run| self.ancestor(point, run)).transpose()?;
-        if let Some(ancestor) = &ancestor {
-            config = self.sweep.begun_from(point, &ancestor.config.model);
-            config.run.init_from = Some(ancestor.id.to_string());
-        }
-        config.run.device = self.device(point, &config)?;
-        self.sweep.check(point, &config)?;
-        config.data = self.resolved(point, &config)?;
-        let corpus = self.corpus(point, &config)?;
-        self.prompt(point, &config)?;
-        if let Some(ancestor) = &ancestor {
-            self.fits_weights(point, ancestor, &config.model, corpus.vocab_size)?;
-        }
-        let id = identity::run_id(&config, Some(&corpus.hash));
-        let frozen = FrozenRun {
-            format: FORMAT,
-            id,
-            corpus_hash: corpus.hash.clone(),
-            vocab_size: corpus.vocab_size,
-            config,
-            imported: None,
-        };
-        let cost = Cost::of(&frozen.config, corpus.vocab_size);
-        self.fits(point, &frozen.config, &cost)?;
-        Ok(PlannedRun { reason: reason(self.store, &id)?, cost, corpus, checkpoint_bytes: None, frozen })
     }
-
-    /// Refuses what the CPU's memory could never hold, before an allocation that fails does. GPUs are asked by the run.
-    fn fits(&self, point: usize, config: &RunConfig, cost: &Cost) -> Result<()> {
-        let memory = self.memory.filter(|_| config.run.device == "cpu").unwrap_or(u64::MAX);
-        if cost.bytes <= memory {
-            return Ok(());
-        }
-        let gigabytes = |bytes: u64| bytes as f64 / 1e9;
-        let (need, have) = (gigabytes(cost.bytes), gigabytes(memory));
-        let why = format!("a run of this size needs some {need:.1} GB of memory, and there are {have:.1} GB here");
-        let fixed = RunConfig::default();
-        let sizes = ["model.d_model", "model.layers", "model.d_ff", "model.context", "train.batch"];
-        let unusual = |path: &&str| leaf::find(path).is_some_and(|l| l.get(config) != l.default_in(config, &fixed));
-        let path = sizes.into_iter().find(unusual).unwrap_or("model.d_model");
-        Err(self.error(point, path, why, Some("`exp plan` says what smaller sizes need")))
-    }
-
-    /// What the config's device means here. An index stays only where the spec names one, so that any device of the kind
-    /// will do.
-    fn device(&mut self, point: usize, config: &RunConfig) -> Result<String> {
-        let asked = &config.run.device;
-        let found = match self.devices.get(asked) {
-            Some(found) => found.clone(),
-            None => device::resolve(asked).map_err(|error| self.error_of(point, "run.device", &error))?,
-        };
-        self.devices.insert(asked.clone(), found.clone());
-        Ok(if asked.contains(':') { found } else { kind(&found).to_owned() })
-    }
-
-    /// The config's data with what its corpus says of itself.
-    fn resolved(&mut self, point: usize, config: &RunConfig) -> Result<DataConfig> {
-        let key = format!("{:?}", config.data);
-        let resolved = match self.resolved.get(&key) {
-            Some(resolved) => resolved.clone(),
-            None => data::resolved(&config.data).map_err(|error| self.error_of(point, "data.path", &whole(error)))?,
-        };
-        self.resolved.insert(key, resolved.clone());
-        Ok(resolved)
-    }
-
-    /// The config's corpus, tokenized and long enough.
-    fn corpus(&mut self, point: usize, config: &RunConfig) -> Result<CorpusInfo> {
-        let key = format!("{:?}", config.data);
-        let corpus = match self.corpora.get(&key) {
-            Some(corpus) => corpus.clone(),
-            None => {
-                let leaf = if config.data.path.is_some() { "data.path" } else { "data.corpus" };
-                let prepared = data::prepare(&config.data, &self.root.cache());
-                prepared.map_err(|error| self.error_of(point, leaf, &whole(error)))?
-            }
-        };
-        self.corpora.insert(key, corpus.clone());
-        if let Err(why) = corpus.check_context(config.model.context) {
-            let hint = match corpus.train_tokens.min(corpus.val_tokens).saturating_sub(1) {
-                0 => "use more text".to_owned(),
-                longest => format!("use a context of at most {longest}, or more text"),
-            };
-            return Err(self.error(point, "model.context", why, Some(&hint)));
-        }
-        Ok(corpus)
-    }
-
-    /// Whether the prompt of texts can be read by the config's tokenizer.
-    fn prompt(&mut self, point: usize, config: &RunConfig) -> Result<()> {
-        let Some(prompt) = &config.sample.prompt else { return Ok(()) };
-        let key = format!("{:?} {prompt}", config.data);
-        if self.prompts.insert(key) {
-            let data = data::open(&config.data, &self.root.cache(), &|| false)?;
-            generate::prompt(data.tokenizer(), Some(prompt))
-                .map_err(|error| self.error_of(point, "sample.prompt", &error))?;
-        }
-        Ok(())
-    }
-
-    /// The run that `run.init_from` names: done, since the best weights of one that is not depend on when one asks.
-    fn ancestor(&self, point: usize, prefix: &str) -> Result<FrozenRun> {
-        let leaf = "run.init_from";
-        let Some(store) = self.store else {
-            return Err(self.error(point, leaf, format!("there is no run {prefix:?}: none is stored yet"), None));
-        };
-        let found = store.find(prefix).map_err(|error| self.error_of(point, leaf, &error))?;
-        let id = found.id.short();
-        if found.state != RunState::Done {
-            let why = format!("the run {id} is {}, and only one that is done can be started from", found.state.word());
-            return Err(self.error(point, leaf, why, Some(&format!("finish it first: exp resume {id}"))));
-        }
-        if !store
-            .artifacts(&found.id)?
-            .iter()
-            .any(|artifact| ["checkpoint", "import"].contains(&artifact.kind.as_str()))
-        {
-            return Err(self.error(point, leaf, format!("the run {id} has no checkpoint to start from"), None));
-        }
-        FrozenRun::read(&self.root.run(&found.id).config())
-    }
-
-    /// Refuses a run of a network of `model` and `vocab_size` that cannot begin with the weights of another.
-    fn fits_weights(&self, point: usize, theirs: &FrozenRun, model: &ModelConfig, vocab_size: usize) -> Result<()> {
-        let found = misfit((&theirs.config.model, theirs.vocab_size), (model, vocab_size));
-        let Some((what, has, needs, hint)) = found else { return Ok(()) };
-        let id = theirs.id.short();
-        let why = format!("the weights of run {id} do not fit: it has {what} {has}, and this run {needs}");
-        Err(self.error(point, "run.init_from", why, hint.as_deref()))
-    }
-
-    fn error(&self, point: usize, leaf: &str, why: impl Display, hint: Option<&str>) -> Error {
-        self.sweep.error_at(point, leaf, why, hint)
-    }
-
-    /// An error met while checking a leaf, at the leaf's place in the spec; one that is not the spec's fault as it is.
-    fn error_of(&self, point: usize, leaf: &str, error: &Error) -> Error {
-        match error.exit {
-            Exit::Spec | Exit::Usage => self.error(point, leaf, &error.why, error.hint.as_deref()),
-            _ => error.clone(),
-        }
-    }
-}
-
-/// The error with what was being done in its reason: of the files of a corpus it names which.
-fn whole(error: Error) -> Error {
-    Error { why: error.to_string(), ..error }
 }
 
 #[cfg(test)]

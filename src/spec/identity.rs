@@ -92,15 +92,12 @@ pub fn import_id(config: &RunConfig, vocab_size: usize, weights: &str, tokens: &
 /// What is hashed: the format, then `path=value` in the order of the paths, values as JSON (floats in the shortest form
 /// that reads back as the same number).
 fn canonical(config: &RunConfig, text_hash: Option<&str>) -> String {
-    let fixed = RunConfig::default();
     let mut lines = Vec::new();
     lines.extend(text_hash.map(|hash| format!("data.text=blake3:{hash}\n")));
     for leaf in leaf::all().iter().filter(|leaf| leaf.counts) {
-        let value = leaf.get(config);
-        let is_known_by_text = ["data.path", "data.tokenizer_file"].contains(&leaf.path) && text_hash.is_some();
-        if !is_known_by_text && value != leaf.default_in(config, &fixed) {
-            lines.push(format!("{}={value}\n", leaf.path));
-        }
+        let is_known_by_text = text_hash.is_some() && ["data.path", "data.tokenizer_file"].contains(&leaf.path);
+        let unusual = leaf.unusual(config).filter(|_| !is_known_by_text);
+        lines.extend(unusual.map(|value| format!("{}={value}\n", leaf.path)));
     }
     lines.sort();
     format!("exp run, format {FORMAT}\n{}", lines.concat())

@@ -100,8 +100,17 @@ pub(super) fn key_place(argument: &str) -> Place {
     }
 }
 
+/// An argument as the YAML parser takes it: `{range:[2,9,2]}` is YAML, but to the parser only with a space.
+fn spaced(argument: &str) -> String {
+    match argument.split_once('=') {
+        Some((name, value)) if value.trim_start().starts_with('{') => format!("{name}={}", value.replace(":[", ": [")),
+        _ => argument.to_owned(),
+    }
+}
+
 /// Reads `key=value` as given to `--set`. Its paths are relative to the current folder.
 pub(super) fn read_argument(argument: &str) -> Result<Layer> {
+    let argument = &spaced(argument);
     let place = key_place(argument);
     let Some((name, value)) = argument.split_once('=').filter(|(name, _)| !name.trim().is_empty()) else {
         return Err(Fault::at(&place, "`--set` takes a leaf and its value").hint("`--set lr=3e-4`").usage());
@@ -126,9 +135,9 @@ impl Layer {
         let kept = base.settings.into_iter().filter(|setting| !plain.contains(&setting.leaf));
         let settings = kept.chain(self.settings).collect();
         let seeds = self.seeds.or(base.seeds.filter(|_| !set.contains(&seed())));
-        let loosened = |(place, mut entries): (Place, Vec<layer::Entry>)| {
+        let loosened = |(place, mut entries): (Place, Vec<layer::Exclusion>)| {
             for entry in &mut entries {
-                entry.overridden |= entry.settings.iter().any(|setting| set.contains(&setting.leaf));
+                entry.overridden |= entry.which.leaves().iter().any(|leaf| set.contains(leaf));
             }
             (place, entries)
         };

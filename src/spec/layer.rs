@@ -15,6 +15,8 @@ use super::{
     names::{self, Noun},
     source::{Fault, Place, Result},
     tree::{Content, Key, Node},
+    values::{self, Reader},
+    which::Which,
 };
 
 /// The keys of a spec beside groups and leaves.
@@ -23,8 +25,11 @@ pub(super) const KEYS: [&str; 7] = ["experiment", "base", "grid", "zip", "exclud
 /// Of them, those that `--set` takes.
 const SETTABLE: [&str; 2] = ["experiment", "seeds"];
 
-/// Points that a sweep has at most, seeds included.
-pub(super) const MAX_POINTS: usize = 100_000;
+/// Points that a sweep has at most, seeds included, unless somebody says that so many are meant.
+pub(super) const MANY: usize = 100_000;
+
+/// Points that a sweep has at most whatever is said: a plan of them takes some 3 GB of memory.
+pub(super) const MOST: usize = 1_000_000;
 
 /// A value that a leaf is given, and where.
 #[derive(Clone, Debug)]
@@ -87,13 +92,19 @@ impl Group {
     }
 }
 
-/// A point of `exclude` or `include`.
+/// An entry of `exclude`.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct Exclusion {
     pub place: Place,
-    pub settings: Vec<Setting>,
+    pub which: Which,
     /// Whether a later text sets a leaf that it names, so that it may rightly match nothing.
     pub overridden: bool,
+}
+
+/// A point of `include`.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub settings: Vec<Setting>,
 }
 
 impl Entry {
@@ -112,8 +123,8 @@ pub(super) struct Layer {
     pub groups: Vec<Group>,
     /// `seeds`, an axis that is walked innermost.
     pub seeds: Option<Group>,
-    pub exclude: Option<(Place, Vec<Entry>)>,
-    pub include: Option<(Place, Vec<Entry>)>,
+    pub exclude: Option<(Place, Vec<Exclusion>)>,
+    pub include: Option<Vec<Entry>>,
 }
 
 impl Layer {
@@ -139,13 +150,14 @@ pub(super) fn read(root: &Node, folder: &Path) -> Result<Layer> {
     Ok(layer)
 }
 
-/// Reads the key and the value of a `--set`, whose value becomes an axis where it is a list.
+/// Reads the key and the value of a `--set`, whose value becomes an axis where it is several.
 pub(super) fn read_argument(key: &Key, node: &Node, folder: &Path) -> Result<Layer> {
     let reader = Reader { folder };
     let mut layer = Layer::default();
     let name = key.text.as_str();
     if SETTABLE.contains(&name) {
-        reader.own_key(&mut layer, key, node)?;
+        let listed = values::unbracketed(&leaf::all()[seed()].kind, node).filter(|_| name == "seeds");
+        reader.own_key(&mut layer, key, listed.as_ref().unwrap_or(node))?;
     } else if KEYS.contains(&name) || GROUPS.contains(&name) {
         let why = format!("`--set` takes a leaf, not `{name}`");
         return Err(
@@ -153,16 +165,15 @@ pub(super) fn read_argument(key: &Key, node: &Node, folder: &Path) -> Result<Lay
         );
     } else {
         let leaf = names::leaf_named(key, Noun::Key, &SETTABLE)?;
-        match &node.content {
-            Content::List(_) => layer.groups.push(Group { axes: vec![reader.axis(leaf, key, node)?] }),
-            _ => layer.settings.push(reader.value(leaf, node)?),
+        let listed = values::unbracketed(&leaf::all()[leaf].kind, node);
+        let node = listed.as_ref().unwrap_or(node);
+        let is_axis = matches!(node.content, Content::List(_)) || values::spacing_of(node).is_some();
+        match is_axis {
+            true => layer.groups.push(Group { axes: vec![reader.axis(leaf, key, node)?] }),
+            false => layer.settings.push(reader.value(leaf, node)?),
         }
     }
     Ok(layer)
-}
-
-struct Reader<'a> {
-    folder: &'a Path,
 }
 
 impl Reader<'_> {
@@ -179,8 +190,8 @@ impl Reader<'_> {
                 layer.groups.extend(axes.into_iter().map(|axis| Group { axes: vec![axis] }));
             }
             "zip" => layer.groups.extend(self.zip(node)?),
-            "exclude" => layer.exclude = Some((key.place.clone(), self.points(node, "exclude")?)),
-            "include" => layer.include = Some((key.place.clone(), self.points(node, "include")?)),
+            "exclude" => layer.exclude = Some((key.place.clone(), self.exclusions(node)?)),
+            "include" => layer.include = Some(self.included(node)?),
             _ => layer.seeds = Some(self.seeds(key, node)?),
         }
         Ok(())
@@ -198,24 +209,6 @@ impl Reader<'_> {
     fn axes(&self, node: &Node, what: &str) -> Result<Vec<Axis>> {
         let named = named(map(node, what)?, Noun::Axis, &[])?;
         named.into_iter().map(|(leaf, key, node)| self.axis(leaf, key, node)).collect()
-    }
-
-    fn axis(&self, leaf: usize, key: &Key, node: &Node) -> Result<Axis> {
-        let name = &key.text;
-        let Content::List(items) = &node.content else {
-            let why = format!("an axis is a list of values, not {}", node.describe());
-            let example = match &node.content {
-                Content::Scalar { text, .. } if !text.is_empty() => text,
-                _ => "…",
-            };
-            return Err(Fault::at(&node.place, why).hint(format!("`{name}: [{example}]`")));
-        };
-        if items.is_empty() {
-            let why = format!("the axis `{name}` has no values");
-            return Err(Fault::at(&node.place, why).hint("give it one at least, or leave it out"));
-        }
-        let values = items.iter().map(|item| self.value(leaf, item)).collect::<Result<_>>()?;
-        Ok(Axis { leaf, place: key.place.clone(), values })
     }
 
     fn zip(&self, node: &Node) -> Result<Vec<Group>> {
@@ -236,71 +229,49 @@ impl Reader<'_> {
         Ok(groups)
     }
 
-    /// The points of `exclude` or `include`.
-    fn points(&self, node: &Node, key: &str) -> Result<Vec<Entry>> {
-        let what = format!("a point of `{key}` is a map of leaves");
-        let items = list(node, &format!("`{key}` is a list of points"), &format!("{key}: [{{layers: 8, lr: 1e-2}}]"))?;
+    /// The entries of `exclude`.
+    fn exclusions(&self, node: &Node) -> Result<Vec<Exclusion>> {
+        let example = "exclude: [{layers: 8, lr: 1e-2}, 'layers == 2 and lr < 1e-3']";
+        let items = list(node, "`exclude` is a list of points and conditions", example)?;
         let entry = |item: &Node| {
-            let settings = self.settings(map(item, &what)?, &[])?;
-            Ok(Entry { place: item.place.clone(), settings, overridden: false })
+            let which = self.which(item, "an entry of `exclude` is a map of leaves or a condition")?;
+            Ok(Exclusion { place: item.place.clone(), which, overridden: false })
         };
         items.iter().map(entry).collect()
+    }
+
+    /// The points of `include`.
+    fn included(&self, node: &Node) -> Result<Vec<Entry>> {
+        let what = "a point of `include` is a map of leaves";
+        let items = list(node, "`include` is a list of points", "include: [{layers: 8, lr: 1e-2}]")?;
+        items.iter().map(|item| Ok(Entry { settings: self.settings(map(item, what)?, &[])? })).collect()
+    }
+
+    /// Points by a map of values or by a condition.
+    fn which(&self, node: &Node, what: &str) -> Result<Which> {
+        match &node.content {
+            Content::Scalar { text, .. } if !node.is_null() => Which::condition(text, &node.place),
+            _ => Ok(Which::Values(self.settings(map(node, what)?, &[])?)),
+        }
     }
 
     /// `seeds: 3` is `train.seed` 1, 2 and 3; a list is the seeds themselves.
     fn seeds(&self, key: &Key, node: &Node) -> Result<Group> {
         let leaf = seed();
-        if let Content::List(_) = &node.content {
+        if matches!(node.content, Content::List(_) | Content::Map(_)) {
             return Ok(Group { axes: vec![self.axis(leaf, key, node)?] });
         }
-        let counts = Kind::Integer { min: 1, max: MAX_POINTS as u64 };
+        let counts = Kind::Integer { min: 1, max: MOST as u64 };
         let count = match &node.content {
             Content::Scalar { text, plain } => counts.read(text, *plain).ok().and_then(|n| n.as_u64()),
             _ => None,
         };
         let Some(count) = count else {
-            let why =
-                format!("`seeds` takes how many, from 1 to {MAX_POINTS}, or a list of seeds, not {}", node.describe());
+            let why = format!("`seeds` takes how many, from 1 to {MOST}, or a list of seeds, not {}", node.describe());
             return Err(Fault::at(&node.place, why).hint("`seeds: 3` repeats every point with `train.seed` 1, 2 and 3"));
         };
         let values = (1..=count).map(|n| Setting { leaf, value: n.into(), place: node.place.clone() }).collect();
         Ok(Group { axes: vec![Axis { leaf, place: key.place.clone(), values }] })
-    }
-
-    /// A scalar as a value of its leaf; `null` stands for the default.
-    fn value(&self, index: usize, node: &Node) -> Result<Setting> {
-        let leaf = &leaf::all()[index];
-        let refuse = |takes: &str, hint: Option<String>| {
-            let why = format!("`{}` takes {takes}, not {}", leaf.path, node.describe());
-            Err(Fault::at(&node.place, why).maybe_hint(hint))
-        };
-        let value = match &node.content {
-            Content::Scalar { .. } if node.is_empty() => {
-                return refuse(&leaf.kind.describe(), Some(format!("`null` is its default, {}", leaf.default)));
-            }
-            Content::Scalar { .. } if node.is_null() => Value::Null,
-            Content::Scalar { text, plain } => match leaf.kind.read(text, *plain) {
-                Ok(_) if leaf.kind == Kind::Path => self.absolute(text, &node.place)?,
-                Ok(value) => value,
-                Err(misfit) => return refuse(&misfit.takes, misfit.hint),
-            },
-            Content::List(_) => {
-                let hint = format!("to sweep it, write the list under `grid`: `grid: {{{}: […]}}`", names::short(leaf));
-                return refuse(&leaf.kind.describe(), Some(hint));
-            }
-            Content::Map(_) => return refuse(&leaf.kind.describe(), None),
-        };
-        Ok(Setting { leaf: index, value, place: node.place.clone() })
-    }
-
-    /// A path that works from any folder: a run may be resumed from another than it was started in.
-    fn absolute(&self, path: &str, place: &Place) -> Result<Value> {
-        let path = self.folder.join(path);
-        let whole = path.canonicalize().or_else(|_| std::path::absolute(&path)).unwrap_or(path);
-        match whole.to_str() {
-            Some(text) => Ok(text.into()),
-            None => Err(Fault::at(place, format!("the path {} is not UTF-8", whole.display()))),
-        }
     }
 }
 
@@ -310,7 +281,7 @@ pub(super) fn seed() -> usize {
 }
 
 /// `1 value`, `3 values`.
-fn counted(n: usize) -> String {
+pub(super) fn counted(n: usize) -> String {
     if n == 1 { "1 value".into() } else { format!("{n} values") }
 }
 

@@ -4,7 +4,10 @@
 //! `model.preset` fills other leaves: with one, the defaults of `model` are that model's ([`Leaf::left_out`]). A run's
 //! identity knows nothing of it ([`Leaf::default_in`]): the same leaves are the same run, however they came about.
 
-use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::{
+    ops::Bound::{Excluded, Included, Unbounded},
+    sync::LazyLock,
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -45,6 +48,7 @@ pub struct Leaf {
     idle: fn(&RunConfig) -> bool,
     get: fn(&RunConfig) -> Value,
     set: fn(&mut RunConfig, &Value) -> serde_json::Result<()>,
+    is_equal: fn(&RunConfig, &RunConfig) -> bool,
 }
 
 impl Leaf {
@@ -81,18 +85,26 @@ impl Leaf {
         }
     }
 
+    /// Its value in a config, where that is not its default there.
+    pub(super) fn unusual(&self, config: &RunConfig) -> Option<Value> {
+        if self.derive.is_none() && (self.is_equal)(config, &FIXED) {
+            return None; // of most leaves, and without a value being made
+        }
+        Some(self.get(config)).filter(|value| *value != self.default_in(config, &FIXED))
+    }
+
     /// What a spec that leaves it out gets beside a config's other leaves: what their preset has, or else the default. A
     /// leaf that follows from others is the preset's where these are the preset's too.
     pub fn left_out(&self, config: &RunConfig) -> Value {
         let preset = config.model.preset.filter(|_| self.group() == "model" && self.path != PRESET);
-        let preset = preset.map(|preset| RunConfig { model: preset.model(), ..RunConfig::default() });
+        let preset = preset.map(|preset| RunConfig { model: preset.model(), ..FIXED.clone() });
         let is_whole = |preset: &RunConfig| {
             let mut others = self.follows.iter().filter_map(|path| find(path));
             others.all(|other| other.get(config) == other.get(preset))
         };
         match preset.filter(is_whole) {
             Some(preset) => self.get(&preset),
-            None => self.default_in(config, &RunConfig::default()),
+            None => self.default_in(config, &FIXED),
         }
     }
 
@@ -161,26 +173,29 @@ pub fn settings(config: &RunConfig) -> Vec<String> {
 
 /// A config from what is set, in any order; every other leaf has what its preset has, or its default.
 pub(super) fn resolve<'a>(settings: impl Iterator<Item = (usize, &'a Value)>) -> RunConfig {
-    let mut config = RunConfig::default();
+    let mut config = FIXED.clone();
     let mut is_set = [false; LEAVES.len()];
     for (index, value) in settings.filter(|(_, value)| !value.is_null()) {
         LEAVES[index].set(&mut config, value);
         is_set[index] = true;
     }
+    let has_preset = config.model.preset.is_some();
     let mut fill = |is_due: &dyn Fn(&Leaf) -> bool| {
         for (leaf, _) in LEAVES.iter().zip(is_set).filter(|(leaf, is_set)| !is_set && is_due(leaf)) {
             let value = leaf.left_out(&config);
             leaf.set(&mut config, &value);
         }
     };
-    fill(&|leaf| leaf.group() == "model" && !leaf.is_derived());
+    fill(&|leaf| has_preset && !leaf.is_derived() && leaf.group() == "model");
     fill(&Leaf::is_derived); // now that what they follow from is there
-    let fixed = RunConfig::default();
     for leaf in LEAVES.iter().filter(|leaf| (leaf.idle)(&config)).collect::<Vec<_>>() {
-        leaf.set(&mut config, &leaf.get(&fixed));
+        leaf.set(&mut config, &leaf.get(&FIXED));
     }
     config
 }
+
+/// `RunConfig::default()`, made once: a sweep asks for it at every point.
+static FIXED: LazyLock<RunConfig> = LazyLock::new(RunConfig::default);
 
 fn json(x: &impl Serialize) -> Value {
     serde_json::to_value(x).unwrap_or_default() // numbers, words and options of them always have a JSON form
@@ -223,6 +238,7 @@ macro_rules! leaf {
             idle: |_| false,
             get: |config| json(&config.$group.$word),
             set: |config, value| assign(&mut config.$group.$word, value),
+            is_equal: |a, b| a.$group.$word == b.$group.$word,
         }
     };
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! file ─tree─► Node ─layer─► Layer ─inherit─► Layer ─sweep─► Sweep of RunConfig ─identity─► RunId
-//!        spans       leaf table     base, --set      expand, resolve, check
+//!        spans   leaf table, values   base, --set      expand, resolve, check
 //! ```
 //!
 //! The language, where YAML and the leaf table do not say it already:
@@ -14,10 +14,12 @@
 //!   (`every`). A leaf is set once in a file, and swept once.
 //! - `null` gives a leaf its default back, in an axis too.
 //! - `model.preset` fills the leaves of `model` that nothing else sets: not the file, a base, an axis or `--set`.
-//! - An axis overrules the plain value of its leaf. Axes are walked in the order of the file, the last one fastest.
+//! - An axis overrules the plain value of its leaf. Axes are walked in the order of the file, the last one fastest. Its
+//!   values are a list, or `{range: [1, 9, 2]}`, `{linspace: [0, 0.3, 4]}`, `{logspace: [1e-4, 1e-2, 5]}`.
 //! - `seeds: 3` is an innermost axis of `train.seed` over 1, 2 and 3, and stands beside no other value of that leaf.
-//! - `exclude` takes points of the grid out by the values that they resolve to. An entry that matches no point is an
-//!   error, unless the command line or an inheriting spec sets a leaf that it names. `include` adds points after that:
+//! - `exclude` takes points of the grid out by the values that they resolve to, or by a [condition](expr) over them. An
+//!   entry that matches no point is an error, unless the command line or an inheriting spec sets a leaf that it names.
+//!   `include` adds points after that:
 //!   the plain values with those of the entry, for every one of `seeds`. A leaf that only `include` names counts as an
 //!   axis of the sweep, since it varies.
 //! - What a spec says replaces what its `base` says, and `--set` replaces both, the last one on top: a leaf the leaf or
@@ -43,6 +45,8 @@ mod source;
 mod sweep;
 mod syntax;
 mod tree;
+mod values;
+mod which;
 
 pub use amend::amend;
 pub use config::RunConfig;
@@ -50,4 +54,4 @@ pub use kind::Kind;
 pub use layer::name_fault;
 pub use names::nearest;
 pub use schema::schema;
-pub use sweep::{Sweep, from_settings, load};
+pub use sweep::{Sweep, from_settings, load, load_large};

@@ -4,8 +4,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    RunConfig,
-    layer::MAX_POINTS,
+    Kind, RunConfig,
+    layer::MOST,
     leaf::{self, GROUPS, Leaf},
     names::short,
 };
@@ -18,6 +18,8 @@ pub fn schema() -> Value {
         definitions.insert(axis_of(leaf.path), axis(leaf));
     }
     definitions.insert("point".into(), object(names(|path| path.to_owned())));
+    definitions.insert("condition".into(), condition());
+    definitions.insert("spaced".into(), spaced());
     definitions.insert("axes".into(), object(names(axis_of)));
     let mut properties = own_keys();
     properties.extend(names(|path| path.to_owned()));
@@ -35,6 +37,7 @@ pub fn schema() -> Value {
 /// The keys beside groups and leaves.
 fn own_keys() -> Map<String, Value> {
     let points = json!({"type": ["array", "null"], "items": {"$ref": "#/$defs/point"}});
+    let which = json!({"anyOf": [{"$ref": "#/$defs/point"}, {"$ref": "#/$defs/condition"}]});
     let seed = json!({"type": "integer", "minimum": 0});
     let described = |mut schema: Value, text: &str| {
         schema["description"] = text.into();
@@ -54,20 +57,25 @@ fn own_keys() -> Map<String, Value> {
         (
             "grid",
             nullable("#/$defs/axes"),
-            "Axes, each a list of values; every combination is a run, the last axis walking fastest.",
+            "Axes, each a list of values or a way to space them; every combination is a run, the last axis walking fastest.",
         ),
         (
             "zip",
             json!({"type": ["array", "null"], "items": {"$ref": "#/$defs/axes"}}),
             "Groups of equally long axes that are walked together.",
         ),
-        ("exclude", points.clone(), "Points to leave out of the grid: those that have all the values of an entry."),
+        (
+            "exclude",
+            json!({"type": ["array", "null"], "items": which}),
+            "Points to leave out of the grid: those that have all the values of an entry, or for which its condition holds.",
+        ),
         ("include", points, "Points to add: the settings outside `grid` with the values of an entry, for every seed."),
         (
             "seeds",
             json!({"oneOf": [
-                {"type": "integer", "minimum": 1, "maximum": MAX_POINTS},
+                {"type": "integer", "minimum": 1, "maximum": MOST},
                 {"type": "array", "items": seed, "minItems": 1},
+                {"$ref": "#/$defs/spaced"},
             ]}),
             "Repeats every point: 3 stands for `train.seed` 1, 2 and 3; a list is the seeds themselves.",
         ),
@@ -104,7 +112,39 @@ fn definition(leaf: &Leaf) -> Value {
 }
 
 fn axis(leaf: &Leaf) -> Value {
-    json!({"type": "array", "items": {"$ref": format!("#/$defs/{}", leaf.path)}, "minItems": 1})
+    let list = json!({"type": "array", "items": {"$ref": format!("#/$defs/{}", leaf.path)}, "minItems": 1});
+    match leaf.kind {
+        Kind::Integer { .. } | Kind::Number(..) => json!({"anyOf": [list, {"$ref": "#/$defs/spaced"}]}),
+        _ => list,
+    }
+}
+
+/// A condition over leaves.
+fn condition() -> Value {
+    json!({
+        "type": "string",
+        "minLength": 1,
+        "description": "A condition over leaves: layers == 8 and lr > 1e-3. There are and, or, not, ==, !=, <, <=, >, >=, in [2, 4], + - * / % **.",
+    })
+}
+
+/// The values of an axis by how they are spaced.
+fn spaced() -> Value {
+    let numbers = |least: usize, text: &str| json!({"type": "array", "items": {"type": "number"}, "minItems": least, "maxItems": 3, "description": text});
+    let mut schema = object(Map::from_iter([
+        ("range".into(), numbers(2, "[start, stop, step]; the stop is left out.")),
+        ("linspace".into(), numbers(3, "[first, last, how many]; both ends are among them.")),
+        (
+            "logspace".into(),
+            numbers(
+                3,
+                "[first, last, how many], equally far apart in their logarithms; the ends are the values themselves.",
+            ),
+        ),
+    ]));
+    schema["minProperties"] = 1.into();
+    schema["maxProperties"] = 1.into();
+    schema
 }
 
 fn axis_of(path: &str) -> String {

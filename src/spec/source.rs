@@ -3,6 +3,7 @@
 
 use std::{
     fmt::{self, Write},
+    ops::Range,
     path::Path,
     sync::Arc,
 };
@@ -68,6 +69,20 @@ pub(super) struct Place {
     pub column: u32,
     /// In characters; a caret is drawn even where it is 0.
     pub width: u32,
+}
+
+impl Place {
+    /// Where a part of a scalar stands: bytes of `text`, which is what the scalar is read as. All of it where it is not
+    /// written so: over several lines, with escapes, by an alias.
+    pub fn part(&self, text: &str, part: Range<usize>) -> Self {
+        let is_written = |quote: &usize| {
+            let written = self.source.line(self.line).chars().skip(self.column as usize + quote);
+            written.take(text.chars().count()).eq(text.chars())
+        };
+        let Some(quote) = [0, 1].into_iter().find(is_written) else { return self.clone() };
+        let chars = |bytes: Range<usize>| text.get(bytes).map_or(0, |text| text.chars().count()) as u32;
+        Self { column: self.column + quote as u32 + chars(0..part.start), width: chars(part), ..self.clone() }
+    }
 }
 
 /// What is wrong with a spec, and where. Becomes an [`Error`] once the spec's own name is known.

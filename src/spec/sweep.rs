@@ -8,9 +8,10 @@ use super::{
     RunConfig, check,
     config::ModelConfig,
     inherit::{self, Whole},
-    layer::{Entry, Group, Layer, MAX_POINTS, Setting, seed},
+    layer::{Entry, Exclusion, Group, Layer, MANY, MOST, Setting, seed},
     leaf,
     source::{Fault, Result},
+    which::Which,
 };
 use crate::base::{Error, Result as BaseResult};
 
@@ -49,15 +50,25 @@ type Row<'a> = Vec<Option<&'a Setting>>;
 /// Reads the spec at `path`, lays each of `set` (`lr=3e-4`, `layers=[2,4]`) over it, expands it and checks every point.
 /// Errors with [`crate::base::Exit::Spec`], file, line and a caret; with `Usage` where one of `set` has no `=`.
 pub fn load(path: &Path, set: &[String]) -> BaseResult<Sweep> {
+    load_up_to(MANY, path, set)
+}
+
+/// As [`load`], for somebody who says that a sweep of more than 100,000 points is meant. More than 1,000,000 are refused
+/// all the same.
+pub fn load_large(path: &Path, set: &[String]) -> BaseResult<Sweep> {
+    load_up_to(MOST, path, set)
+}
+
+fn load_up_to(most: usize, path: &Path, set: &[String]) -> BaseResult<Sweep> {
     let doing = format!("reading the spec {}", path.display());
-    let sweep = inherit::read(path, set).and_then(|whole| expand(whole, doing.clone()));
+    let sweep = inherit::read(path, set).and_then(|whole| expand(whole, doing.clone(), most));
     sweep.map_err(|fault| fault.into_error(doing))
 }
 
 /// The sweep of a spec that says nothing with each of `set` over it. Errors as [`load`].
 pub fn from_settings(set: &[String]) -> BaseResult<Sweep> {
     let doing = String::from("reading the settings");
-    let sweep = inherit::read_settings(set).and_then(|whole| expand(whole, doing.clone()));
+    let sweep = inherit::read_settings(set).and_then(|whole| expand(whole, doing.clone(), MANY));
     sweep.map_err(|fault| fault.into_error(doing))
 }
 
@@ -97,10 +108,10 @@ impl Sweep {
     }
 }
 
-fn expand(whole: Whole, doing: String) -> Result<Sweep> {
+fn expand(whole: Whole, doing: String, most: usize) -> Result<Sweep> {
     let Whole { experiment, layer, text } = whole;
     refuse_idle_axes(&layer)?;
-    let mut origins = origins(&layer)?;
+    let mut origins = origins(&layer, most)?;
     let config = |&origin: &Origin| {
         let row = row(&layer, origin);
         leaf::resolve(row.iter().flatten().map(|setting| (setting.leaf, &setting.value)))
@@ -127,17 +138,20 @@ fn refuse_idle_axes(layer: &Layer) -> Result<()> {
 }
 
 /// All points in order, before any is excluded.
-fn origins(layer: &Layer) -> Result<Vec<Origin>> {
+fn origins(layer: &Layer, most: usize) -> Result<Vec<Origin>> {
     let size = layer.walks().map(|group| group.len() as u128).try_fold(1u128, u128::checked_mul).unwrap_or(u128::MAX);
     let seeds = layer.seeds.as_ref().map(Group::len);
     let included = included(layer);
     let repeats = included.iter().map(|entry| if entry.sets(seed()) { 1 } else { seeds.unwrap_or(1) });
     let total = size.saturating_add(repeats.sum::<usize>() as u128);
-    if total > MAX_POINTS as u128 {
+    if total > most as u128 {
         let longest = layer.walks().max_by_key(|group| group.len()).and_then(|group| group.axes.first());
         let place = longest.map(|axis| axis.place.clone());
-        return Err(Fault::new(place, format!("the sweep has {total} points, and {MAX_POINTS} are the most"))
-            .hint("shorten an axis, or write several specs"));
+        let hint = match total <= MOST as u128 {
+            true => "shorten an axis; where so many are meant, `exp plan` and `exp run` take them with `--yes`",
+            false => "shorten an axis, or write several specs",
+        };
+        return Err(Fault::new(place, format!("the sweep has {total} points, and {most} are the most")).hint(hint));
     }
     let mut origins: Vec<_> = (0..size as usize).map(Origin::Grid).collect();
     for (entry, point) in included.iter().enumerate() {
@@ -157,7 +171,7 @@ fn exclude(layer: &Layer, origins: &mut Vec<Origin>, points: &mut Vec<RunConfig>
     for entry in entries {
         let mut found = false;
         for (point, keep) in points[..in_grid].iter().zip(&mut keep) {
-            if entry.settings.iter().all(|setting| setting.holds(point)) {
+            if entry.which.holds(point) {
                 (found, *keep) = (true, false);
             }
         }
@@ -177,9 +191,12 @@ fn exclude(layer: &Layer, origins: &mut Vec<Origin>, points: &mut Vec<RunConfig>
 }
 
 /// A point of `exclude` that matches nothing is a slip: a value misspelt, or an axis that has changed since.
-fn excludes_nothing(entry: &Entry, points: &[RunConfig]) -> Box<Fault> {
+fn excludes_nothing(entry: &Exclusion, points: &[RunConfig]) -> Box<Fault> {
     let hint = "it would exclude nothing: correct it or take it out";
-    match entry.settings.iter().find(|setting| !points.iter().any(|point| setting.holds(point))) {
+    let Which::Values(settings) = &entry.which else {
+        return Fault::at(&entry.place, "this holds for no point of the grid").hint(hint);
+    };
+    match settings.iter().find(|setting| !points.iter().any(|point| setting.holds(point))) {
         Some(setting) => {
             let why = format!("no point of the grid has `{}` {}", setting.leaf().path, told(&setting.value));
             Fault::at(&setting.place, why).hint(hint)
@@ -236,7 +253,7 @@ fn axes(layer: &Layer) -> Vec<String> {
 }
 
 fn included(layer: &Layer) -> &[Entry] {
-    layer.include.as_ref().map_or(&[], |(_, entries)| entries)
+    layer.include.as_deref().unwrap_or(&[])
 }
 
 /// What is set for every point alike.

@@ -1,5 +1,6 @@
 //! The spec language from outside: what a person writes, and what comes of it.
 
+mod axes;
 mod errors;
 mod ids;
 mod inheritance;

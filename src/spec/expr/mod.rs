@@ -20,10 +20,8 @@ mod leaves;
 mod lexer;
 mod parse;
 
-use std::sync::Arc;
-
 pub use self::leaves::Leaves;
-use super::source::{Fault, Place, Source};
+use super::source::{self, Fault, Place, Source};
 use crate::base::Result as BaseResult;
 
 /// What an expression comes to, or a name stands for.
@@ -178,8 +176,14 @@ impl Expr {
         let read = Self::read(text, names, Kind::Bool);
         read.map_err(|wrong| {
             let source = Source::argument(text.replace(['\n', '\r', '\t'], " "));
-            wrong.placed(&source).usage().into_error("reading a condition".into())
+            let place = Place { line: 1, column: 0, width: 0, source };
+            wrong.placed(place.source.text(), &place).usage().into_error("reading a condition".into())
         })
+    }
+
+    /// Reads a scalar of a spec, which stands at a place and has to come to a kind.
+    pub(in crate::spec) fn of_spec(text: &str, place: &Place, names: &dyn Names, wanted: Kind) -> source::Result<Self> {
+        Self::read(text, names, wanted).map_err(|wrong| wrong.placed(text, place))
     }
 
     fn read(text: &str, names: &dyn Names, wanted: Kind) -> std::result::Result<Self, Wrong> {
@@ -203,19 +207,47 @@ impl Expr {
         eval::eval(&self.node, of)
     }
 
+    /// The indices of the fields that it names, each once.
+    pub(in crate::spec) fn fields(&self) -> Vec<usize> {
+        let mut fields = Vec::new();
+        self.node.walk(&mut |node| match node.what {
+            What::Field(field) if !fields.contains(&field.index) => fields.push(field.index),
+            _ => {}
+        });
+        fields
+    }
+
     /// Whether it holds. What comes to none does not.
     pub fn holds(&self, of: &dyn Fn(usize) -> Value) -> bool {
         self.value(of) == Value::Bool(true)
     }
 }
 
+impl Node {
+    /// Shows each node of the tree.
+    fn walk(&self, visit: &mut dyn FnMut(&Node)) {
+        visit(self);
+        let mut all = |nodes: &[Node]| nodes.iter().for_each(|node| node.walk(visit));
+        match &self.what {
+            What::Value(_) | What::Name(_) | What::Field(_) => {}
+            What::Not(of) | What::Negative(of) => of.walk(visit),
+            What::And(parts) | What::Or(parts) | What::Chain(parts, _) | What::Call(_, parts) => all(parts),
+            What::In { what, list, .. } => {
+                all(list);
+                what.walk(visit);
+            }
+            What::Within { what: left, list: right, .. } | What::Arithmetic(_, left, right) => {
+                left.walk(visit);
+                right.walk(visit);
+            }
+        }
+    }
+}
+
 impl Wrong {
-    fn placed(self, source: &Arc<Source>) -> Box<Fault> {
-        let text = source.text();
-        let column = text[..self.from].chars().count() as u32;
-        let width = text[self.from..self.to].chars().count() as u32;
-        let place = Place { source: source.clone(), line: 1, column, width };
-        Fault::at(&place, self.why).maybe_hint(self.hint)
+    /// The fault, in a text that is read from a place.
+    fn placed(self, text: &str, place: &Place) -> Box<Fault> {
+        Fault::at(&place.part(text, self.from..self.to), self.why).maybe_hint(self.hint)
     }
 }
 
