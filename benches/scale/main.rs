@@ -209,8 +209,8 @@ fn spawn(dir: &Path) {
         let run = &plan.runs[seed].frozen;
         let expansion = exp::event::Expansion { at: 1, axes: vec![], members: vec![run.id], spec: String::new() };
         store.register("spawn", &expansion, std::slice::from_ref(run)).expect("a folder");
-        let mut worker = exp(dir, &["worker", "--attempt", "1", "--device", "cpu", "--threads", "1", "--run"]);
-        worker.arg(root.run(&run.id).path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut worker = exp(dir, &["worker", "--attempt", "1", "--device", "cpu", "--threads", "1"]);
+        worker.arg("--run").arg(root.run(&run.id).path()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let begun = Instant::now();
         let mut child = worker.spawn().expect("a worker");
         let lines = BufReader::new(child.stdout.take().expect("its output")).lines();

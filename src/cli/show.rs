@@ -5,7 +5,7 @@ use crate::{
     base::{Exit, Result, clock, folders::Root},
     event::{IMPORT, RunState, Started},
     spec::identity::{FrozenRun, Imported},
-    store::{RunRow, Store},
+    store::{AttemptRow, RunRow, Store, Summary},
     ui::{
         self, format,
         table::{self, numbers, words},
@@ -108,16 +108,20 @@ fn attempts(store: &Store, row: &RunRow) -> Result<String> {
 
 /// By what and from where the latest attempt was made; nothing where that is not known.
 fn provenance(store: &Store, row: &RunRow) -> Result<String> {
-    let last = store.attempts(&row.id)?.pop();
-    let Some(Started { version, provenance: Some(from), .. }) = last.map(|attempt| attempt.started) else {
+    let Some(AttemptRow { started, ready, ended, .. }) = store.attempts(&row.id)?.pop() else {
         return Ok(String::new());
     };
+    let Started { at, version, provenance: Some(from), .. } = started else { return Ok(String::new()) };
     let digits = |hash: &str| hash.chars().take(12).collect::<String>();
     let git = from.git.as_ref().map_or(String::new(), |git| {
         format!(", git {}{}", digits(&git.commit), if git.dirty { " with changes" } else { "" })
     });
     let variables: Vec<String> = from.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let corpus = ready.map_or(String::new(), |ready| digits(&ready.corpus_hash));
     let lines = [
+        ("started", clock::local(at)),
+        ("ended", ended.map_or(String::new(), clock::local)),
+        ("corpus", if corpus.is_empty() { corpus } else { format!("blake3 {corpus}") }),
         ("command", from.command.join(" ")),
         ("given in", format!("{}{git}", from.folder)),
         ("program", format!("exp {version}, blake3 {}", digits(&from.program))),
@@ -127,18 +131,13 @@ fn provenance(store: &Store, row: &RunRow) -> Result<String> {
     Ok(format!("\n{}", shown.map(|(name, value)| format!("{name:<14}{value}\n")).collect::<String>()))
 }
 
-fn metrics(store: &Store, row: &RunRow) -> Result<String> {
-    let rows: Vec<Vec<String>> = store
-        .metrics(&row.id)?
-        .into_iter()
-        .filter_map(|(name, points)| {
-            let finite = points.iter().map(|p| p.1).filter(|v| v.is_finite());
-            let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
-            let (step, last) = *points.last()?;
-            let shown = [last, low, high].map(format::significant);
-            Some([vec![name, points.len().to_string(), step.to_string()], shown.to_vec()].concat())
-        })
-        .collect();
+fn metrics(store: &Store, run: &RunRow) -> Result<String> {
+    let row = |(name, metric): (String, Summary)| {
+        let (low, high) = metric.range.unwrap_or((f64::NAN, f64::NAN));
+        let shown = [metric.last, low, high].map(format::significant);
+        [vec![name, metric.count.to_string(), metric.step.to_string()], shown.to_vec()].concat()
+    };
+    let rows: Vec<Vec<String>> = store.summaries(&run.id)?.into_iter().map(row).collect();
     let columns = [words("metric")].into_iter();
     let columns: Vec<_> = columns.chain(["values", "last step", "last", "lowest", "highest"].map(numbers)).collect();
     Ok(format!("\n{}", table::render(&columns, &rows)))

@@ -1,9 +1,6 @@
 //! The curves of a setting: means over its seeds at the steps that all of them have.
 
-use super::{
-    frame::{Frame, LeftOut, Run, Setting},
-    pace,
-};
+use super::frame::{Frame, LeftOut, Run, Setting};
 use crate::store::Point;
 
 /// The values of several runs at one step.
@@ -58,7 +55,7 @@ impl<'a> Curves<'a> {
             failed: matches!(runs[0].left_out(), Some(reason) if reason != LeftOut::Unfinished),
             val: losses(|r| &r.val),
             train: losses(|r| &r.train),
-            seconds: mean_over(&runs.iter().map(|r| pace::seconds(r)).collect::<Vec<_>>()),
+            seconds: mean_over(&runs.iter().map(|r| r.seconds.clone()).collect::<Vec<_>>()),
             runs,
         })
     }

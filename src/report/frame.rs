@@ -63,8 +63,11 @@ pub struct Run {
     pub val: Vec<Point>,
     /// Training loss of each step's own batch in nats per token.
     pub train: Vec<Point>,
-    /// Wall time of each step in ms.
+    /// Wall time of each step in ms; of every so-manieth, where there are very many.
     pub step_ms: Vec<Point>,
+    /// Seconds of training after each step of `train`, evaluations and pauses left out. Filled by [`Frame::new`] where it is
+    /// empty.
+    pub seconds: Vec<Point>,
     /// The texts that its model wrote, by step.
     pub samples: Vec<(u64, String)>,
     /// Every leaf of its config by path. Filled by [`Frame::new`].
@@ -114,6 +117,9 @@ impl Frame {
     pub fn new(experiment: &str, swept: &[String], mut runs: Vec<Run>) -> Self {
         for run in &mut runs {
             run.leaves = run.row.config.leaves();
+            if run.seconds.is_empty() {
+                run.seconds = pace::seconds(&run.step_ms);
+            }
         }
         let mut axes: Vec<Axis> = swept.iter().filter_map(|path| Axis::of(path, &runs)).collect();
         mark(&mut runs, &axes);
@@ -275,6 +281,7 @@ impl Run {
             val: Vec::new(),
             train: Vec::new(),
             step_ms: Vec::new(),
+            seconds: Vec::new(),
             samples: Vec::new(),
             leaves: Map::new(),
             at: Vec::new(),

@@ -1,8 +1,19 @@
 //! Fills a frame from a store: the one place where reports meet the index. Of the curves it reads those that a plot
-//! needs and no others.
+//! needs and no others, and of very long ones no more than is seen.
 
-use super::frame::{Frame, Run};
-use crate::{base::Result, store::Store};
+use std::collections::BTreeMap;
+
+use super::{
+    frame::{Frame, Run},
+    thin::{self, Steps},
+};
+use crate::{
+    base::{Result, RunId},
+    store::{Point, RunRow, Store},
+};
+
+/// The curves of losses.
+const LOSSES: [&str; 2] = ["val/loss", "train/loss"];
 
 /// The rows of an experiment.
 ///
@@ -12,18 +23,65 @@ pub fn frame(store: &Store, experiment: &str) -> Result<Frame> {
     let known = store.experiment(experiment)?;
     let rows = store.runs(Some(experiment))?;
     let digits = store.shortest(&rows.iter().map(|r| r.id).collect::<Vec<_>>())?;
-    let load = |row: crate::store::RunRow| -> Result<Run> {
+    let thinned = thinned(store, &rows)?;
+    let load = |row: RunRow| -> Result<Run> {
         let id = row.id;
         let name = id.to_string()[..digits].to_owned();
-        Ok(Run {
-            attempts: store.attempts(&id)?,
-            val: store.curve(&id, "val/loss")?,
-            train: store.curve(&id, "train/loss")?,
-            step_ms: store.curve(&id, "step_ms")?,
-            samples: store.samples(&id)?,
-            ..Run::new(row, name)
-        })
+        let mut run = Run { attempts: store.attempts(&id)?, samples: store.samples(&id)?, ..Run::new(row, name) };
+        match thinned.get(&id) {
+            Some(steps) => load_some(store, steps, &mut run)?,
+            None => {
+                [run.val, run.train] = [store.curve(&id, LOSSES[0])?, store.curve(&id, LOSSES[1])?];
+                run.step_ms = store.curve(&id, "step_ms")?;
+            }
+        }
+        Ok(run)
     };
     let runs = rows.into_iter().map(load).collect::<Result<_>>()?;
     Ok(Frame::new(experiment, &known.axes, runs))
+}
+
+/// The steps that are read of long runs. Those that differ in their seed alone are averaged, and share them.
+fn thinned(store: &Store, rows: &[RunRow]) -> Result<BTreeMap<RunId, std::rc::Rc<Vec<u64>>>> {
+    let mut settings: BTreeMap<String, Vec<&RunRow>> = BTreeMap::new();
+    for row in rows {
+        let mut config = row.config.clone();
+        config.train.seed = 0;
+        settings.entry(format!("{config:?}")).or_default().push(row);
+    }
+    let mut thinned = BTreeMap::new();
+    for runs in settings.into_values() {
+        let last = runs.iter().map(|row| row.step).max().unwrap_or(0);
+        if last <= thin::MOST {
+            continue;
+        }
+        let mut steps = Steps::of(last);
+        for (row, name) in runs.iter().flat_map(|row| LOSSES.map(|name| (row, name))) {
+            store.each_point(&row.id, name, &mut |point| steps.see(point))?;
+        }
+        let kept = std::rc::Rc::new(steps.kept().into_iter().collect::<Vec<u64>>());
+        thinned.extend(runs.iter().map(|row| (row.id, kept.clone())));
+    }
+    Ok(thinned)
+}
+
+/// Reads the curves of a run at some steps, and every so-manieth step time.
+fn load_some(store: &Store, steps: &[u64], run: &mut Run) -> Result<()> {
+    let id = run.row.id;
+    let is_kept = |point: &Point| steps.binary_search(&point.step).is_ok();
+    for (name, curve) in LOSSES.into_iter().zip([&mut run.val, &mut run.train]) {
+        store.each_point(&id, name, &mut |point| curve.extend(Some(point).filter(is_kept)))?;
+    }
+    let stride = thin::stride(run.row.step);
+    let mut seconds = 0.0;
+    run.seconds.push(Point { step: 0, value: 0.0, attempt: 0 });
+    store.each_point(&id, "step_ms", &mut |point| {
+        seconds += point.value / 1e3;
+        if is_kept(&point) {
+            run.seconds.push(Point { value: seconds, ..point });
+        }
+        if point.step.is_multiple_of(stride) {
+            run.step_ms.push(point);
+        }
+    })
 }

@@ -29,6 +29,7 @@ mod star;
 mod summary;
 mod text;
 mod texts;
+mod thin;
 mod welch;
 
 #[cfg(test)]

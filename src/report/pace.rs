@@ -92,11 +92,10 @@ fn warm_up(steps: usize) -> usize {
     steps.div_ceil(10).min(20).min(steps.saturating_sub(1))
 }
 
-/// The seconds that a run has trained for after each step: the sum of the times of the steps that count, evaluations
-/// and pauses left out.
-pub fn seconds(run: &Run) -> Vec<Point> {
+/// The seconds that a run has trained for after each step: the sum of the times of the steps that count.
+pub fn seconds(step_ms: &[Point]) -> Vec<Point> {
     let mut sum = 0.0;
-    let spent = run.step_ms.iter().map(|p| {
+    let spent = step_ms.iter().map(|p| {
         sum += p.value / 1000.0;
         Point { value: sum, ..*p }
     });

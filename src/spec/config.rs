@@ -4,6 +4,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::leaf;
+
 /// Everything that decides what one run does. A leaf that a stored config lacks, since it is older than the leaf, has
 /// its default: what the run did without it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -313,18 +315,7 @@ impl SampleConfig {
 impl RunConfig {
     /// Every leaf by its dotted path, sorted by path; an unset optional leaf is `null`.
     pub fn leaves(&self) -> serde_json::Map<String, Value> {
-        let Ok(Value::Object(groups)) = serde_json::to_value(self) else {
-            unreachable!("a config of scalars is always a JSON object of objects")
-        };
-        let mut leaves: Vec<_> = groups
-            .into_iter()
-            .flat_map(|(group, leaves)| match leaves {
-                Value::Object(map) => map.into_iter().map(|(k, v)| (format!("{group}.{k}"), v)).collect::<Vec<_>>(),
-                other => vec![(group, other)],
-            })
-            .collect();
-        leaves.sort_by(|a, b| a.0.cmp(&b.0));
-        leaves.into_iter().collect()
+        leaf::sorted().iter().map(|leaf| (leaf.path.to_owned(), leaf.get(self))).collect()
     }
 
     /// What `run.engine` comes to on the config's device: `auto` is the CPU engine where that has layers for everything.

@@ -143,6 +143,16 @@ pub fn all() -> &'static [Leaf] {
     LEAVES
 }
 
+/// The leaves by path: the order in which they are shown and kept.
+pub fn sorted() -> &'static [&'static Leaf] {
+    static SORTED: LazyLock<Vec<&Leaf>> = LazyLock::new(|| {
+        let mut leaves: Vec<&Leaf> = LEAVES.iter().collect();
+        leaves.sort_by_key(|leaf| leaf.path);
+        leaves
+    });
+    &SORTED
+}
+
 /// The leaf of a full path, or of a last word by the rule of [`FIRST_GROUPS`].
 pub fn find(name: &str) -> Option<&'static Leaf> {
     lookup(name).ok().map(|index| &LEAVES[index])
@@ -389,12 +399,16 @@ mod tests {
     fn the_table_names_the_leaves_of_a_config() {
         let config = RunConfig::default();
         let table: BTreeSet<String> = LEAVES.iter().map(|leaf| leaf.path.to_owned()).collect();
-        assert_eq!(table, config.leaves().keys().cloned().collect());
+        let written = serde_json::to_value(&config).unwrap();
+        let leaves = |(group, leaves): (&String, &Value)| -> Vec<String> {
+            leaves.as_object().unwrap().keys().map(|word| format!("{group}.{word}")).collect()
+        };
+        assert_eq!(table, written.as_object().unwrap().iter().flat_map(leaves).collect());
         assert_eq!(table.len(), LEAVES.len(), "no path stands in the table twice");
         assert!(LEAVES.iter().all(|leaf| GROUPS.contains(&leaf.group())));
         assert!(LEAVES.windows(2).all(|two| position(two[0].group()) <= position(two[1].group())));
         for leaf in LEAVES {
-            assert_eq!(leaf.get(&config), config.leaves()[leaf.path], "{}", leaf.path);
+            assert_eq!(leaf.get(&config), written[leaf.group()][leaf.word()], "{}", leaf.path);
         }
     }
 

@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row, named_params};
 use super::{
     Store,
     columns::{Float, from_json_option, unsigned, unsigned_option},
-    rows::{Artifact, AttemptRow, Point},
+    rows::{Artifact, AttemptRow, Point, Summary},
     state::Latest,
 };
 use crate::{
@@ -40,19 +40,55 @@ impl Store {
     /// # Errors
     /// Where the index cannot be read.
     pub fn curve(&self, id: &RunId, name: &str) -> Result<Vec<Point>> {
+        let mut points = Vec::new();
+        self.each_point(id, name, &mut |point| points.push(point))?;
+        Ok(points)
+    }
+
+    /// Hands over one metric of a run, point by point in ascending steps: for those who do not want all of it at once.
+    ///
+    /// # Errors
+    /// Where the index cannot be read.
+    pub fn each_point(&self, id: &RunId, name: &str, take: &mut dyn FnMut(Point)) -> Result<()> {
         self.read(|index| {
-            index
-                .prepare_cached(
-                    "SELECT step, value, attempt
-                     FROM points
-                     WHERE run = (SELECT run FROM runs WHERE id = :id) AND name = :name
-                     ORDER BY step",
-                )?
-                .query_map(named_params! { ":id": id.to_string(), ":name": name }, |row| {
-                    let Float(value) = row.get("value")?;
-                    Ok(Point { step: unsigned(row, "step")?, value, attempt: row.get("attempt")? })
-                })?
-                .collect()
+            let mut statement = index.prepare_cached(
+                "SELECT step, value, attempt
+                 FROM points
+                 WHERE run = (SELECT run FROM runs WHERE id = :id) AND name = :name
+                 ORDER BY step",
+            )?;
+            let mut rows = statement.query(named_params! { ":id": id.to_string(), ":name": name })?;
+            while let Some(row) = rows.next()? {
+                let (step, Float(value), attempt) = (row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?);
+                take(Point { step: step.max(0) as u64, value, attempt });
+            }
+            Ok(())
+        })
+    }
+
+    /// What there is to say of each metric of a run in a line, by name.
+    ///
+    /// # Errors
+    /// Where the index cannot be read.
+    pub fn summaries(&self, id: &RunId) -> Result<BTreeMap<String, Summary>> {
+        self.read(|index| {
+            let mut statement = index.prepare_cached(
+                "SELECT name, count(*), max(step),
+                        (SELECT value FROM points AS last
+                         WHERE last.run = points.run AND last.name = points.name ORDER BY step DESC LIMIT 1),
+                        min(value) FILTER (WHERE typeof(value) = 'real'),
+                        max(value) FILTER (WHERE typeof(value) = 'real')
+                 FROM points
+                 WHERE run = (SELECT run FROM runs WHERE id = ?1)
+                 GROUP BY name",
+            )?;
+            let rows = statement.query_map([id.to_string()], |row| {
+                let (count, step) = (row.get::<_, i64>(1)?, row.get::<_, i64>(2)?);
+                let Float(last) = row.get(3)?;
+                let range = row.get::<_, Option<f64>>(4)?.zip(row.get::<_, Option<f64>>(5)?);
+                Ok((row.get(0)?, Summary { count: count as u64, step: step as u64, last, range }))
+            })?;
+            rows.collect()
         })
     }
 
@@ -249,7 +285,7 @@ fn warnings(index: &Connection, id: &RunId, attempt: u32, events: &str) -> rusql
 }
 
 /// Median over the steps of the latest attempt that logged one, its first tenth left out: what an engine does while it
-/// warms up is not its speed.
+/// warms up is not its speed. Of very many steps every so-manieth counts.
 pub fn tokens_per_second(index: &Connection, run: i64) -> rusqlite::Result<Option<f64>> {
     let mut speeds: Vec<f64> = index
         .prepare_cached(
@@ -257,7 +293,9 @@ pub fn tokens_per_second(index: &Connection, run: i64) -> rusqlite::Result<Optio
              FROM points
              WHERE run = :run AND name = 'tokens_per_second' AND attempt = (
                  SELECT attempt FROM points WHERE run = :run AND name = 'tokens_per_second' ORDER BY step DESC LIMIT 1
-             )
+             ) AND step % (
+                 SELECT 1 + max(step) / 50000 FROM points WHERE run = :run AND name = 'tokens_per_second'
+             ) = 0
              ORDER BY step",
         )?
         .query_map(named_params! { ":run": run }, |row| row.get(0).map(|Float(value)| value))?

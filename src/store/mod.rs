@@ -47,7 +47,7 @@ use crate::base::{
     wait::Wait,
 };
 
-pub use rows::{Artifact, AttemptRow, Damage, ExperimentRow, Point, RunRow};
+pub use rows::{Artifact, AttemptRow, Damage, ExperimentRow, Point, RunRow, Summary};
 pub use sql::Answer;
 pub use verify::{Verified, What};
 

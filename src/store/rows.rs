@@ -88,6 +88,19 @@ pub struct Point {
     pub attempt: u32,
 }
 
+/// A metric of a run in a line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// Values.
+    pub count: u64,
+    /// The last step that has one.
+    pub step: u64,
+    /// The value there; may not be finite.
+    pub last: f64,
+    /// The lowest and the highest finite one.
+    pub range: Option<(f64, f64)>,
+}
+
 /// Something in the folders that the index could not take in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
