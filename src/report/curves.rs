@@ -55,7 +55,7 @@ impl<'a> Curves<'a> {
             failed: matches!(runs[0].left_out(), Some(reason) if reason != LeftOut::Unfinished),
             val: losses(|r| &r.val),
             train: losses(|r| &r.train),
-            seconds: mean_over(&runs.iter().map(|r| r.seconds.clone()).collect::<Vec<_>>()),
+            seconds: mean_over(&runs.iter().map(|r| r.seconds()).collect::<Vec<_>>()),
             runs,
         })
     }

@@ -65,8 +65,7 @@ pub struct Run {
     pub train: Vec<Point>,
     /// Wall time of each step in ms; of every so-manieth, where there are very many.
     pub step_ms: Vec<Point>,
-    /// Seconds of training after each step of `train`, evaluations and pauses left out. Filled by [`Frame::new`] where it is
-    /// empty.
+    /// Seconds of training after each step that is read, where not all are.
     pub seconds: Vec<Point>,
     /// The texts that its model wrote, by step.
     pub samples: Vec<(u64, String)>,
@@ -117,9 +116,6 @@ impl Frame {
     pub fn new(experiment: &str, swept: &[String], mut runs: Vec<Run>) -> Self {
         for run in &mut runs {
             run.leaves = run.row.config.leaves();
-            if run.seconds.is_empty() {
-                run.seconds = pace::seconds(&run.step_ms);
-            }
         }
         let mut axes: Vec<Axis> = swept.iter().filter_map(|path| Axis::of(path, &runs)).collect();
         mark(&mut runs, &axes);
@@ -309,6 +305,11 @@ impl Run {
     /// Trained tokens a second at [`Run::step_time`].
     pub fn tokens_per_second(&self) -> Option<f64> {
         Some(self.row.config.tokens_per_step() as f64 / self.step_time? * 1000.0)
+    }
+
+    /// The seconds that it has trained for after each step, evaluations and pauses left out.
+    pub fn seconds(&self) -> Vec<Point> {
+        if self.seconds.is_empty() { pace::seconds(&self.step_ms) } else { self.seconds.clone() }
     }
 
     /// Whether it has logged anything.

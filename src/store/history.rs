@@ -101,7 +101,7 @@ impl Store {
         let mut attempts = self.read(|index| {
             index
                 .prepare_cached(
-                    "SELECT attempt, started, ready, ended, outcome, gave_up
+                    "SELECT outcome, gave_up, started, attempt, ready, ended
                      FROM attempts
                      WHERE run = (SELECT run FROM runs WHERE id = ?1)
                      ORDER BY attempt",
@@ -251,7 +251,7 @@ fn on_disk(folder: &RunFolder) -> Result<impl Iterator<Item = Artifact>> {
 const KILLED: &str = "killed";
 
 fn attempt_row(row: &Row) -> rusqlite::Result<AttemptRow> {
-    let latest = Latest::from_row(row)?;
+    let latest = Latest::from_row(row, 0)?;
     let attempt = row.get("attempt")?;
     Ok(AttemptRow {
         started: Started { attempt, ..latest.started.unwrap_or_default() },

@@ -9,7 +9,7 @@ use rusqlite::{Connection, Params, Row};
 
 use super::{
     Store,
-    columns::{Float, from_json, from_json_option, id, unsigned, unsigned_option},
+    columns::{Float, from_json, from_json_option, id, run_id},
     history,
     rows::{ExperimentRow, RunRow},
     state::{self, Known},
@@ -19,9 +19,13 @@ use crate::{
     event::RunState,
 };
 
-/// The columns of a [`RunRow`]; a query goes on with the rows that it wants and their order.
+/// The columns that [`run_row`] reads, by their places: to look for each by its name takes longer than to read it. A query
+/// goes on with the rows that it wants and their order.
 const RUNS: &str = "
-SELECT runs.*, last.started, last.outcome, last.gave_up, ready.ready
+SELECT runs.run, runs.id, runs.config, runs.step, runs.best_step, runs.best_val_loss, runs.last_val_loss,
+       runs.tokens_per_second, runs.attempts, runs.created, ready.ready,
+       runs.last_attempt, runs.skipped_attempt, runs.skipped,
+       last.outcome, last.gave_up, iif(last.outcome IS NULL, last.started, NULL)
 FROM runs
 LEFT JOIN attempts AS last  ON last.run  = runs.run AND last.attempt  = runs.last_attempt
 LEFT JOIN attempts AS ready ON ready.run = runs.run AND ready.attempt = runs.ready_attempt
@@ -173,23 +177,23 @@ fn looking_for(prefix: &str) -> String {
 
 /// All of a run but its experiments and its state, which waits for a look at the folder.
 fn run_row(index: &Connection, row: &Row) -> rusqlite::Result<(RunRow, Known)> {
-    let known = Known::from_row(row)?;
+    let known = Known::from_row(row, 11)?;
     let goes_on = known.latest.as_ref().is_some_and(|l| l.outcome.is_none() && l.gave_up.is_none());
     let run = RunRow {
-        id: id(row)?,
+        id: run_id(row, 1)?,
         experiments: Vec::new(),
-        config: from_json(row, "config")?,
+        config: from_json(row, 2)?,
         state: RunState::Queued,
-        step: unsigned(row, "step")?,
-        best: unsigned_option(row, "best_step")?.zip(row.get("best_val_loss")?),
-        last_val_loss: row.get::<_, Option<Float>>("last_val_loss")?.map(|Float(value)| value),
+        step: row.get::<_, i64>(3)?.max(0) as u64,
+        best: row.get::<_, Option<i64>>(4)?.map(|step| step.max(0) as u64).zip(row.get(5)?),
+        last_val_loss: row.get::<_, Option<Float>>(6)?.map(|Float(value)| value),
         tokens_per_second: match goes_on {
-            true => history::tokens_per_second(index, row.get("run")?)?,
-            false => row.get("tokens_per_second")?,
+            true => history::tokens_per_second(index, row.get(0)?)?,
+            false => row.get(7)?,
         },
-        attempts: row.get("attempts")?,
-        ready: from_json_option(row, "ready")?,
-        created: row.get("created")?,
+        attempts: row.get(8)?,
+        ready: from_json_option(row, 10)?,
+        created: row.get(9)?,
     };
     Ok((run, known))
 }

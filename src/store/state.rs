@@ -13,7 +13,7 @@ use crate::{
 /// What the index knows of the latest attempt at a run.
 #[derive(Clone, Debug, Default)]
 pub struct Latest {
-    /// Who runs it, where it said so.
+    /// Who runs it, where it said so; of one that ended, nobody asks.
     pub started: Option<Started>,
     /// How it ended, where it said so.
     pub outcome: Option<Outcome>,
@@ -22,12 +22,12 @@ pub struct Latest {
 }
 
 impl Latest {
-    /// From the columns of `attempts`.
-    pub fn from_row(row: &Row) -> rusqlite::Result<Self> {
+    /// From three columns of `attempts`, of which the first is the `at`-th: `outcome`, `gave_up`, `started`.
+    pub fn from_row(row: &Row, at: usize) -> rusqlite::Result<Self> {
         Ok(Self {
-            started: from_json_option(row, "started")?,
-            outcome: from_json_option(row, "outcome")?,
-            gave_up: row.get("gave_up")?,
+            outcome: from_json_option(row, at)?,
+            gave_up: row.get(at + 1)?,
+            started: from_json_option(row, at + 2)?,
         })
     }
 }
@@ -42,13 +42,14 @@ pub struct Known {
 }
 
 impl Known {
-    /// From the columns of `runs` and of its latest attempt.
-    pub fn from_row(row: &Row) -> rusqlite::Result<Self> {
-        let last: Option<u32> = row.get("last_attempt")?;
-        let latest = last.map(|_| Latest::from_row(row)).transpose()?;
-        let skipped_after: Option<u32> = row.get("skipped_attempt")?;
+    /// From six columns, of which the first is the `at`-th: `last_attempt`, `skipped_attempt` and `skipped` of `runs`, and
+    /// those of its latest attempt.
+    pub fn from_row(row: &Row, at: usize) -> rusqlite::Result<Self> {
+        let last: Option<u32> = row.get(at)?;
+        let latest = last.map(|_| Latest::from_row(row, at + 3)).transpose()?;
+        let skipped_after: Option<u32> = row.get(at + 1)?;
         let skipped = match skipped_after.is_some_and(|after| last.unwrap_or(0) <= after) {
-            true => row.get("skipped")?,
+            true => row.get(at + 2)?,
             false => None,
         };
         Ok(Self { latest, skipped })
