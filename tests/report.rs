@@ -109,13 +109,45 @@ fn there_is_something_to_say_when_there_is_nothing_to_draw() {
     assert!(report::build(&store, "swep").unwrap_err().hint.unwrap().contains("sweep"));
 }
 
-/// Not run by default: a large sweep, to measure how long a report takes.
+/// Where a picture has coloured pixels, from left to right, within a part of its width and height.
+fn coloured(png: &[u8], x: [f64; 2], y: [f64; 2]) -> Vec<f64> {
+    let mut reader = png::Decoder::new(std::io::Cursor::new(png)).read_info().unwrap();
+    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut pixels).unwrap();
+    let (width, height, channels) = (info.width as usize, info.height as usize, info.color_type.samples());
+    let part = |[from, to]: [f64; 2], of: usize| (from * of as f64) as usize..(to * of as f64) as usize;
+    let is_coloured = |x: usize, y: usize| {
+        let pixel = &pixels[(y * width + x) * channels..][..3];
+        pixel.iter().max().unwrap() - pixel.iter().min().unwrap() > 40
+    };
+    let columns = part(x, width).filter(|&x| part(y, height).any(|y| is_coloured(x, y)));
+    columns.map(|x| x as f64 / width as f64).collect()
+}
+
 #[test]
-#[ignore = "slow: writes a store of a hundred long runs"]
-fn a_hundred_long_runs() {
+fn a_spike_of_one_step_of_one_seed_among_many_points_is_in_the_picture() {
+    const STEPS: u64 = 40_000; // more than are read point by point
     let home = tempfile::tempdir().unwrap();
-    let store = sweep(&Root::new(home.path()), &[1, 2, 3, 4, 6, 8, 10, 12, 14, 16], 10, 10_000, 100);
-    let start = std::time::Instant::now();
+    let root = Root::new(home.path());
+    let mut store = sweep(&root, &[2], 2, STEPS, 0);
+    for seed in 1..=2 {
+        let run = frozen(2, seed, STEPS);
+        let mut events = events(&run);
+        for event in &mut events {
+            match event {
+                Event::Step(step) if (seed, step.step) == (2, STEPS / 2 - 1) => step.loss = 50.0,
+                _ => {}
+            }
+        }
+        let lines: Vec<String> = events.iter().map(|e| serde_json::to_string(e).unwrap() + "\n").collect();
+        fs::create_dir_all(root.run(&run.id).attempt(1)).unwrap();
+        fs::write(root.run(&run.id).events(1), lines.concat()).unwrap();
+        store.ingest(&run.id).unwrap();
+    }
     let files = report::build(&store, "sweep").unwrap();
-    eprintln!("{} files in {:.2} s", files.len(), start.elapsed().as_secs_f64());
+    let (_, picture) = files.into_iter().find(|(name, _)| name == "learning_curves.png").unwrap();
+    // Over steps, which is the left panel: so high up there is but the spike.
+    let there = coloured(&picture, [0.0, 0.5], [0.25, 0.4]);
+    let (left, right) = (there.first().unwrap(), there.last().unwrap());
+    assert!(right - left < 0.01 && (0.2..0.35).contains(left), "{there:?}");
 }
