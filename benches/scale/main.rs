@@ -20,7 +20,7 @@ use std::{
 };
 
 use exp::{
-    base::{folders::Root, lease::Fence},
+    base::{folders::Root, lease::Fence, provenance::Provenance},
     event::{Event, Sink, Step},
     exec::events::EventLog,
     spec,
@@ -211,6 +211,8 @@ fn spawn(dir: &Path) {
         store.register("spawn", &expansion, std::slice::from_ref(run)).expect("a folder");
         let mut worker = exp(dir, &["worker", "--attempt", "1", "--device", "cpu", "--threads", "1"]);
         worker.arg("--run").arg(root.run(&run.id).path()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let (name, value) = Provenance::handed_down(); // as the scheduler does
+        worker.env(name, value);
         let begun = Instant::now();
         let mut child = worker.spawn().expect("a worker");
         let lines = BufReader::new(child.stdout.take().expect("its output")).lines();

@@ -28,6 +28,7 @@ use crate::{
         folders::{Root, RunFolder},
         lease::Fence,
         machine,
+        provenance::Provenance,
     },
     cost::Cost,
     data::{self, Dataset, tokenizer},
@@ -172,7 +173,7 @@ impl<'a> Trainer<'a> {
             simd: engine.simd(),
             processor: engine.processor(),
             version: env!("CARGO_PKG_VERSION").into(),
-            binary: machine::binary().into(),
+            binary: Provenance::here().program.clone(), // to hash it takes longer than to start
         };
         job.may_write()?;
         data.keep_tokenizer(job.root, job.folder)?;
