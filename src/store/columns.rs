@@ -49,13 +49,13 @@ pub fn json(value: &impl Serialize) -> rusqlite::Result<String> {
 }
 
 /// A JSON column.
-pub fn from_json<T: DeserializeOwned>(row: &Row, column: impl RowIndex + Copy) -> rusqlite::Result<T> {
+pub fn from_json<T: DeserializeOwned>(row: &Row, column: impl RowIndex) -> rusqlite::Result<T> {
     let text = row.get_ref(column)?.as_str()?;
     serde_json::from_str(text).map_err(|e| unreadable(row, column, e))
 }
 
 /// A JSON column that may be NULL.
-pub fn from_json_option<T: DeserializeOwned>(row: &Row, column: impl RowIndex + Copy) -> rusqlite::Result<Option<T>> {
+pub fn from_json_option<T: DeserializeOwned>(row: &Row, column: impl RowIndex) -> rusqlite::Result<Option<T>> {
     match row.get_ref(column)? {
         ValueRef::Null => Ok(None),
         _ => from_json(row, column).map(Some),
@@ -68,7 +68,7 @@ pub fn id(row: &Row) -> rusqlite::Result<RunId> {
 }
 
 /// A column that has a run's id.
-pub fn run_id(row: &Row, column: impl RowIndex + Copy) -> rusqlite::Result<RunId> {
+pub fn run_id(row: &Row, column: impl RowIndex) -> rusqlite::Result<RunId> {
     row.get_ref(column)?.as_str()?.parse::<RunId>().map_err(|e| unreadable(row, column, e))
 }
 
