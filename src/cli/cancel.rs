@@ -140,7 +140,7 @@ fn is_running(row: &RunRow) -> bool {
 }
 
 /// The run of that id, or else the runs of that experiment.
-fn find(store: &Store, what: &str) -> Result<Vec<RunRow>> {
+pub fn find(store: &Store, what: &str) -> Result<Vec<RunRow>> {
     match store.find(what) {
         Ok(row) => Ok(vec![row]),
         Err(_) if store.experiment(what).is_ok() => store.runs(Some(what)),

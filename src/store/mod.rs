@@ -3,7 +3,7 @@
 //!
 //! - `schema`: versions, migrations, making an index and putting it in place
 //! - `register`, `sync`, `rebuild`, `ingest`, `attempt`, `experiments`: the write side, from the folders into the index
-//! - `query`, `history`, `state`: the read side; `sql`: what people ask themselves
+//! - `query`, `history`, `state`: the read side; `scan`: in bulk; `sql`: what people ask themselves
 //! - `lines`, `damage`: whole lines of files that others append to, and what is none
 //!
 //! Many processes of one machine use one index. It is in WAL mode, so that readers and the writer do not wait for each
@@ -25,6 +25,7 @@ mod query;
 mod rebuild;
 mod register;
 pub mod rows;
+mod scan;
 mod schema;
 mod sql;
 mod state;
