@@ -69,6 +69,7 @@ impl Aside {
     /// Where a folder of that name is there and is not empty.
     pub fn put_in_place(self, path: &Path) -> std::io::Result<()> {
         files::sync_folder(self.path())?;
+        let _unasked = self.unasked();
         fs::rename(self.path(), path)?;
         files::sync_folder(files::folder_of(path))
     }
@@ -77,15 +78,23 @@ impl Aside {
     /// there is then removed.
     pub fn put_instead(self, path: &Path) -> std::io::Result<()> {
         files::sync_folder(self.path())?;
+        let _unasked = self.unasked();
         match exchange(self.path(), path) {
-            Ok(()) => files::sync_folder(files::folder_of(path)), // and what was there goes with `self`
             // Not every file system can do it in one step.
             Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {
                 fs::remove_dir_all(path)?;
-                self.put_in_place(path)
+                fs::rename(self.path(), path)?;
             }
-            Err(e) => Err(e),
+            exchanged => exchanged?, // and what was there goes with `self`
         }
+        files::sync_folder(files::folder_of(path))
+    }
+
+    /// Nobody asks this process to end as long as this is held; where somebody did, it waits for the end. What is in its
+    /// place would be whole no more: who was asked removes what lies in the folder.
+    fn unasked(&self) -> MutexGuard<'static, Vec<Arc<Entry>>> {
+        self.entry.is_still.store(true, Ordering::SeqCst);
+        folders()
     }
 }
 

@@ -67,7 +67,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         Format::Hf => return hf(root, &names, &to, args),
     };
     if args.checkpoint.is_some() {
-        return Err(unfit("--checkpoint", "goes with `--format hf`: the other formats have no weights"));
+        return Err(unfit("--checkpoint", "it goes with `--format hf`: the other formats have no weights"));
     }
     let filter = args.filter.as_ref().map(|text| Expr::condition(text, &Columns)).transpose()?;
     let store = needed_store(root)?;
@@ -119,7 +119,7 @@ fn unfit(what: &str, why: &str) -> Error {
 fn hf(root: &Root, names: &[&str], to: &Path, args: &Args) -> Result<Exit> {
     for (option, is_set) in [("--filter", args.filter.is_some()), ("--force", args.force)] {
         if is_set {
-            return Err(unfit(option, "`--format hf` writes the model of one run, and has none"));
+            return Err(unfit(option, "it is for tables and event files: `--format hf` writes the model of one run"));
         }
     }
     let store = needed_store(root)?;

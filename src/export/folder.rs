@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeSet,
     fs::{self, File},
+    io::{self, ErrorKind, Write},
     path::{Path, PathBuf},
 };
 
@@ -33,6 +34,7 @@ pub struct Folder {
     manifest: Manifest,
     /// How a person calls it.
     called: PathBuf,
+    force: bool,
 }
 
 impl Folder {
@@ -45,14 +47,16 @@ impl Folder {
         may_replace(&place, to, force)?;
         let aside = Aside::new(files::folder_of(&place)).doing(Exit::Store, || format!("writing {}", to.display()))?;
         let manifest = Manifest { format: format.name().into(), files: BTreeSet::new() };
-        Ok(Self { place, aside, manifest, called: to.into() })
+        Ok(Self { place, aside, manifest, called: to.into(), force })
     }
 
     /// A new file in it; who wrote it makes it durable. `name` is relative and may lie in a folder.
     pub fn create(&mut self, name: &Path) -> Result<File> {
         let path = self.aside.path().join(name);
         let create = || {
-            fs::create_dir_all(files::folder_of(&path))?;
+            // Never the folder itself: where it is gone, somebody asked to end.
+            let folders: Vec<&Path> = name.ancestors().skip(1).filter(|p| !p.as_os_str().is_empty()).collect();
+            folders.iter().rev().try_for_each(|folder| made(&self.aside.path().join(folder)))?;
             File::create_new(&path)
         };
         let file = create().doing(Exit::Store, || self.doing(name))?;
@@ -67,15 +71,28 @@ impl Folder {
 
     /// Puts it in its place.
     pub fn finish(self) -> Result<()> {
-        files::write_json(&self.aside.path().join(MANIFEST), &self.manifest)?;
+        let manifest = || {
+            let mut file = File::create_new(self.aside.path().join(MANIFEST))?;
+            writeln!(file, "{}", serde_json::to_string_pretty(&self.manifest)?)?;
+            file.sync_all()
+        };
+        manifest().doing(Exit::Store, || self.doing(Path::new(MANIFEST)))?;
         // Somebody may have put something there meanwhile.
-        let is_there = may_replace(&self.place, &self.called, true)?;
-        let folders: BTreeSet<_> = self.manifest.files.iter().filter_map(|file| file.parent()).collect();
+        let is_there = may_replace(&self.place, &self.called, self.force)?;
+        let folders: BTreeSet<_> = self.manifest.files.iter().flat_map(|file| file.ancestors().skip(1)).collect();
         let put = || {
             folders.iter().try_for_each(|folder| files::sync_folder(&self.aside.path().join(folder)))?;
             if is_there { self.aside.put_instead(&self.place) } else { self.aside.put_in_place(&self.place) }
         };
         put().doing(Exit::Store, || format!("writing {}", self.called.display()))
+    }
+}
+
+/// Makes a folder that may be there.
+fn made(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Err(e) if e.kind() != ErrorKind::AlreadyExists => Err(e),
+        _ => Ok(()),
     }
 }
 

@@ -146,6 +146,7 @@ fn word(value: &Value) -> String {
     match value {
         Value::Null => "none".into(),
         Value::String(text) => text.clone(),
+        Value::Number(n) if n.is_f64() => format!("{:?}", n.as_f64().unwrap_or(f64::NAN)), // 1e-5, not 0.00001
         other => other.to_string(),
     }
 }
