@@ -130,7 +130,7 @@ fn an_export_that_is_interrupted_leaves_what_was_there() {
         until("it writes", || (asides(&place) > 0).then_some(()));
         export.signal(Signal::STOP); // so that it is not done before it hears
         assert_eq!(asides(&place), 1, "{format} was too fast");
-        export.signal(Signal::INT);
+        export.signal(Signal::TERM); // as Ctrl-C, which is ignored by what a shell runs in the background
         export.signal(Signal::CONT);
         assert_eq!(export.exit(), Some(130), "{format}");
         assert!(files(&place) == before, "{format}: {:?}", files(&place).keys());

@@ -24,7 +24,7 @@ def same(a, b):
     """Whether two values are equal; nothing and NaN are one to pandas."""
     if isinstance(a, float) and isinstance(b, int):
         b = float(b)  # as pandas has whole numbers of which some are missing
-    missing = [x is None or x == "" or (isinstance(x, float) and math.isnan(x)) or x is pandas.NA for x in (a, b)]
+    missing = [x is None or x == "" or (isinstance(x, (float, numpy.floating)) and math.isnan(x)) or x is pandas.NA for x in (a, b)]
     return all(missing) if any(missing) else a == b
 
 
