@@ -125,8 +125,10 @@ fn read_parquet(path: &Path) -> Vec<Row> {
     rows.map(|row| row.get_column_iter().map(|(name, field)| (name.clone(), cell(field))).collect()).collect()
 }
 
-const FORMATS: [(&str, fn(&Path) -> Vec<Row>); 3] =
-    [("csv", read_csv), ("jsonl", read_jsonl), ("parquet", read_parquet)];
+/// How a table is read back.
+type Read = fn(&Path) -> Vec<Row>;
+
+const FORMATS: [(&str, Read); 3] = [("csv", read_csv), ("jsonl", read_jsonl), ("parquet", read_parquet)];
 
 #[test]
 fn tables_say_what_the_store_says() {

@@ -155,7 +155,7 @@ fn word(value: &Value) -> String {
 fn safe(name: &str) -> String {
     let is_safe = |c: char| c.is_ascii_alphanumeric() || "._-+=,".contains(c);
     let name: String = name.chars().map(|c| if is_safe(c) { c } else { '-' }).collect();
-    if name.starts_with('.') { format!("-{}", &name[1..]) } else { name }
+    name.strip_prefix('.').map(|rest| format!("-{rest}")).unwrap_or(name)
 }
 
 #[cfg(test)]
