@@ -77,7 +77,7 @@ pub fn write<S: Sheet>(store: &Store, rows: &[RunRow], folder: &mut Folder, mete
         let (id, names) = (row.id.to_string(), store.metric_names(&row.id)?);
         for (done, name) in names.iter().enumerate() {
             meter.at(place, done as f64 / names.len() as f64);
-            store.each_point(&row.id, name, |point| {
+            store.try_each_point(&row.id, name, |point| {
                 points += 1;
                 metrics.row(&[
                     text(Some(&id)),

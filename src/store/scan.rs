@@ -53,7 +53,7 @@ impl Store {
     ///
     /// # Errors
     /// Where the index cannot be read, and those of `take`, which end it.
-    pub fn each_point(&self, id: &RunId, name: &str, mut take: impl FnMut(Point) -> Result<()>) -> Result<()> {
+    pub fn try_each_point(&self, id: &RunId, name: &str, mut take: impl FnMut(Point) -> Result<()>) -> Result<()> {
         self.read(|index| {
             let mut statement = index.prepare_cached(CURVE)?;
             let mut rows = statement.query(named_params! { ":id": id.to_string(), ":name": name })?;
@@ -70,8 +70,8 @@ impl Store {
     /// there its place in `names` and that point.
     ///
     /// # Errors
-    /// As [`Store::each_point`].
-    pub fn each_step(
+    /// As [`Store::try_each_point`].
+    pub fn try_each_step(
         &self,
         id: &RunId,
         names: &[String],

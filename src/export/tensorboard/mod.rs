@@ -61,7 +61,7 @@ fn points(
     let mut samples = store.samples(&row.id)?.into_iter().peekable();
     let mut clock = Clock::new(attempts);
     let mut count = 0;
-    store.each_step(&row.id, &names, |step, points| {
+    store.try_each_step(&row.id, &names, |step, points| {
         let (of_eval, of_step): (Vec<_>, Vec<_>) = points
             .iter()
             .map(|(place, point)| (names[*place].as_str(), *point))
