@@ -8,9 +8,10 @@
 //! names; the test `tests/architecture.rs` reads this drawing and every `use crate::` line, and fails where they differ.
 //!
 //! ```text
-//! cli    ► ui, report, sched, exec, train, model, data, cost, spec, store     one file per command, thin
+//! cli    ► ui, report, export, sched, exec, train, model, data, cost, spec, store     one file per command, thin
 //! ui     ►                                          the only place that prints
 //! report ► store                                    never train, model or sched: a copied store can be redrawn
+//! export ► store, spec                              tables and event files for other programs, of a copied store too
 //! sched  ► exec, train, store, spec, data, cost     plan, queue (a pure state machine), dispatch (the one loop)
 //! exec   ► train, engine, model, data, cost         the executors, the worker, devices and slots; imports
 //! train  ► engine, model, data, cost                the loop, schedule, evaluation, checkpoints
@@ -26,9 +27,9 @@
 //! ```
 //!
 //! External crates keep to their layer: candle in `model`, `engine` and `exec::device`; nvml-wrapper in `exec::device`;
-//! rusqlite in `store`; plotters in `report`; indicatif and comfy-table in `ui`; clap in `cli`; saphyr-parser and serde_yaml
-//! in `spec`; tiktoken-rs and tokenizers in `data::tokenizer`; zstd in `data::prepare`; ureq in `data::fetch`, the only place
-//! that knows a network.
+//! rusqlite in `store`; plotters in `report`; parquet and crc in `export`; indicatif and comfy-table in `ui`; clap in `cli`;
+//! saphyr-parser and serde_yaml in `spec`; tiktoken-rs and tokenizers in `data::tokenizer`; zstd in `data::prepare`; ureq in
+//! `data::fetch`, the only place that knows a network.
 //!
 //! # How data flows, one way
 //!
@@ -46,7 +47,8 @@
 //! appends its requests, and by [`exec::slots`] who is on which device; [`store`] writes `exp.db`; [`data`] writes the
 //! token cache, what it has seen of prepared tokens and the tokenizers' files, and [`mod@data::prepare`] the folder that
 //! it is told to, all of whose names its `state` has; [`exec::device`]
-//! writes the measured peaks; `cli::report` and `cli::attention` what [`report`] draws.
+//! writes the measured peaks; `cli::report` and `cli::attention` what [`report`] draws; [`mod@export`] and
+//! [`model::export`] the folder that they are told to.
 //!
 //! # Where to start
 //!
@@ -61,6 +63,7 @@
 //! | executor | [`exec`] |
 //! | corpus or tokenizer | [`data`]; one that is downloaded, [`data::shakespeare`] |
 //! | column of lists, name in conditions | `cli/columns.rs`; function of conditions, [`spec::expr`] |
+//! | format of tables for other programs | `export/`, one file each |
 //! | view for SQL | the next file of `store/migrations/` |
 //! | command | [`cli`], one file each |
 //! | metric | [`event`], `store` |
@@ -92,6 +95,7 @@ pub mod data;
 pub mod engine;
 pub mod event;
 pub mod exec;
+pub mod export;
 pub mod kernels;
 pub mod model;
 pub mod report;

@@ -30,9 +30,12 @@ use exp::{
 /// Tries of each command.
 const TRIES: usize = 5;
 
+/// Measures something in an empty folder.
+type Part = fn(&Path);
+
 fn main() {
     let parts: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
-    let all: [(&str, fn(&Path)); 7] = [
+    let all: [(&str, Part); 7] = [
         ("list", list),
         ("plan", plan),
         ("report", report),

@@ -2,7 +2,9 @@
 //! asked to end meanwhile leaves nothing.
 
 use std::{
+    env,
     fs::{self, Permissions},
+    io::ErrorKind,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process,
@@ -20,7 +22,7 @@ use signal_hook::{
 };
 use tempfile::TempDir;
 
-use super::{Exit, files, machine};
+use super::{Context, Error, Exit, Result, files, machine};
 
 /// A folder that is not in its place yet. Dropped, it is gone.
 pub struct Aside {
@@ -67,9 +69,63 @@ impl Aside {
     /// Where a folder of that name is there and is not empty.
     pub fn put_in_place(self, path: &Path) -> std::io::Result<()> {
         files::sync_folder(self.path())?;
+        let _unasked = self.unasked();
         fs::rename(self.path(), path)?;
         files::sync_folder(files::folder_of(path))
     }
+
+    /// As [`Aside::put_in_place`], instead of the folder that stands there: a reader finds the one or the other. What stood
+    /// there is then removed.
+    pub fn put_instead(self, path: &Path) -> std::io::Result<()> {
+        files::sync_folder(self.path())?;
+        let _unasked = self.unasked();
+        match exchange(self.path(), path) {
+            // Not every file system can do it in one step.
+            Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {
+                fs::remove_dir_all(path)?;
+                fs::rename(self.path(), path)?;
+            }
+            exchanged => exchanged?, // and what was there goes with `self`
+        }
+        files::sync_folder(files::folder_of(path))
+    }
+
+    /// Nobody asks this process to end as long as this is held; where somebody did, it waits for the end. What is in its
+    /// place would be whole no more: who was asked removes what lies in the folder.
+    fn unasked(&self) -> MutexGuard<'static, Vec<Arc<Entry>>> {
+        self.entry.is_still.store(true, Ordering::SeqCst);
+        folders()
+    }
+}
+
+/// Gives two folders each other's name, in one step.
+fn exchange(a: &Path, b: &Path) -> std::io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    Ok(renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE)?)
+}
+
+/// Where the folder comes to stand that a person calls `folder`: where links lead.
+///
+/// # Errors
+/// [`Exit::Usage`] for a link to what is not there, and for the current folder: who stands in a folder would still stand in
+/// the one that was replaced. [`Exit::Store`] where it cannot be looked at.
+pub fn destination(folder: &Path) -> Result<PathBuf> {
+    let doing = || format!("writing {}", folder.display());
+    let taken = |why: &str, hint: &str| Err(Error::new(Exit::Usage, doing(), why).hint(hint));
+    if fs::symlink_metadata(folder).is_err_and(|e| e.kind() == ErrorKind::NotFound) {
+        return Ok(folder.into());
+    }
+    let place = match fs::canonicalize(folder) {
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            return taken("it is a link to what is not there", "name a folder that is new or empty");
+        }
+        place => place.doing(Exit::Store, doing)?,
+    };
+    if env::current_dir().is_ok_and(|current| current == place) {
+        let why = "it is the current folder, and what is written would take its place";
+        return taken(why, "name a folder that is not there yet, as `./export`");
+    }
+    Ok(place)
 }
 
 impl Drop for Aside {

@@ -22,6 +22,11 @@ fn millis(time: SystemTime) -> Millis {
     time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as Millis)
 }
 
+/// `2026-11-29T15:02:11.123Z`: UTC as ISO 8601 has it, for programs.
+pub fn utc(at: Millis) -> String {
+    jiff::Timestamp::from_millisecond(at).map_or_else(|_| format!("{at} ms"), |t| format!("{t:.3}"))
+}
+
 /// `2026-11-29 16:02:11 +01:00`: local time with its offset, for people.
 pub fn local(at: Millis) -> String {
     match jiff::Timestamp::from_millisecond(at) {

@@ -1,11 +1,12 @@
 //! What every layer may use: errors and exit codes, atomic files, locks and leases and waiting for them, what others append
 //! to files, random streams, the clock, progress and provenance, the machine and the control group on it, run ids, numbers
-//! that survive JSON. Nothing here knows what an experiment is.
+//! that survive JSON, lines of CSV. Nothing here knows what an experiment is.
 
 pub mod aside;
 pub mod cgroup;
 pub mod checkpoints;
 pub mod clock;
+pub mod csv;
 pub mod error;
 pub mod files;
 pub mod folders;

@@ -140,11 +140,15 @@ fn is_running(row: &RunRow) -> bool {
 }
 
 /// The run of that id, or else the runs of that experiment.
-fn find(store: &Store, what: &str) -> Result<Vec<RunRow>> {
+pub fn find(store: &Store, what: &str) -> Result<Vec<RunRow>> {
     match store.find(what) {
         Ok(row) => Ok(vec![row]),
-        Err(_) if store.experiment(what).is_ok() => store.runs(Some(what)),
-        Err(error) => Err(error),
+        Err(error) => match store.experiment(what) {
+            Ok(_) => store.runs(Some(what)),
+            // Nobody writes a run's id with other letters than it has: a name was meant.
+            Err(unknown) if what.contains(|c: char| !c.is_ascii_hexdigit()) => Err(unknown),
+            Err(_) => Err(error),
+        },
     }
 }
 

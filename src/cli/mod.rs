@@ -84,7 +84,7 @@ enum Command {
     Inspect(inspect::Args),
     /// Make a run of weights that another program trained: GPT-2, Llama, nanoGPT
     Import(import::Args),
-    /// Write a run's model for other programs
+    /// Write runs and their metrics, or a run's model, for other programs
     Export(export::Args),
     /// Look after texts and tokens to train on
     Data(data::Args),

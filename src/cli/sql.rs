@@ -4,8 +4,7 @@ use serde_json::{Map, Value};
 
 use super::needed_store;
 use crate::{
-    base::{Error, Exit, Result, folders::Root},
-    report::csv,
+    base::{Error, Exit, Result, csv, folders::Root},
     store::Answer,
     ui::{
         self,

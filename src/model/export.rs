@@ -4,9 +4,7 @@
 use std::{
     borrow::Cow,
     collections::HashMap,
-    env,
     fs::{self, File, Permissions},
-    io::ErrorKind,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
@@ -19,7 +17,11 @@ use super::{
     mapping::{self, Piece},
 };
 use crate::{
-    base::{Context, Error, Exit, Result, aside::Aside, files},
+    base::{
+        Error, Exit, Result,
+        aside::{self, Aside},
+        files,
+    },
     spec::config::{Mlp, ModelConfig, Norm, Position},
 };
 
@@ -201,26 +203,13 @@ pub fn write(folder: &Path, model: &Model, more: &[(&str, &[u8])]) -> Result<Arc
     Ok(architecture)
 }
 
-/// Where a folder can be put, which is new or takes the place of an empty one: where links to it lead.
+/// Where a folder can be put, which is new or takes the place of an empty one.
 fn place(folder: &Path) -> Result<PathBuf> {
-    let taken =
-        |why: &str, hint: &str| Error::new(Exit::Usage, format!("writing {}", folder.display()), why).hint(hint);
-    if fs::symlink_metadata(folder).is_err_and(|e| e.kind() == ErrorKind::NotFound) {
-        return Ok(folder.into());
-    }
-    let place = match fs::canonicalize(folder) {
-        Err(e) if e.kind() == ErrorKind::NotFound => {
-            return Err(taken("it is a link to what is not there", "name a folder that is new or empty"));
-        }
-        place => place.doing(Exit::Store, || format!("writing {}", folder.display()))?,
-    };
-    if !place.is_dir() || !files::names(&place)?.is_empty() {
-        return Err(taken("it is there already", "name a folder that is new or empty"));
-    }
-    // Who stands in a folder would still stand in the one that was replaced.
-    if env::current_dir().is_ok_and(|current| current == place) {
-        let why = "it is the current folder, and the export would take its place";
-        return Err(taken(why, "name a folder that is not there yet, as `./model`"));
+    let place = aside::destination(folder)?;
+    let is_free = place.is_dir() && files::names(&place)?.is_empty();
+    if fs::symlink_metadata(&place).is_ok() && !is_free {
+        return Err(Error::new(Exit::Usage, format!("writing {}", folder.display()), "it is there already")
+            .hint("name a folder that is new or empty"));
     }
     Ok(place)
 }

@@ -2,7 +2,7 @@
 //! for what is not known. Losses are as stored, in nats per token.
 
 use super::frame::Frame;
-use crate::base::num;
+use crate::base::{csv::line, num};
 
 /// The columns after id, state and swept leaves.
 const COLUMNS: [&str; 9] = [
@@ -52,13 +52,4 @@ fn leaf(value: &serde_json::Value) -> String {
 
 fn float(x: Option<f64>) -> String {
     x.map_or(String::new(), |x| num::word(x).map_or_else(|| x.to_string(), str::to_owned))
-}
-
-/// A line as RFC 4180 has it.
-pub fn line(cells: impl Iterator<Item = String>) -> String {
-    let quoted = |cell: String| {
-        let is_plain = !cell.contains([',', '"', '\n', '\r']);
-        if is_plain { cell } else { format!("\"{}\"", cell.replace('"', "\"\"")) }
-    };
-    cells.map(quoted).collect::<Vec<_>>().join(",") + "\n"
 }

@@ -3,7 +3,7 @@
 //!
 //! - `schema`: versions, migrations, making an index and putting it in place
 //! - `register`, `sync`, `rebuild`, `ingest`, `attempt`, `experiments`, `reports`: the write side, from the folders into the index
-//! - `query`, `history`, `state`: the read side; `sql`: what people ask themselves; `verify`: both against what was written
+//! - `query`, `history`, `state`: the read side; `scan`: in bulk; `sql`: what people ask themselves; `verify`: both against what was written
 //! - `lines`, `damage`: whole lines of files that others append to, and what is none
 //!
 //! Many processes of one machine use one index. It is in WAL mode, so that readers and the writer do not wait for each
@@ -26,6 +26,7 @@ mod rebuild;
 mod register;
 mod reports;
 pub mod rows;
+mod scan;
 mod schema;
 mod sql;
 mod state;

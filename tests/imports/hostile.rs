@@ -219,7 +219,7 @@ fn an_export_into_an_empty_folder_is_there_or_says_why_not() {
     symlink("there", place.path("link")).unwrap();
     symlink("nowhere", place.path("dangling")).unwrap();
     let (code, said) = export(".", "here");
-    assert!(code == 2 && said.contains("it is the current folder") && said.contains("`./model`"), "{said}");
+    assert!(code == 2 && said.contains("it is the current folder") && said.contains("`./export`"), "{said}");
     let (code, said) = export("dangling", ".");
     assert!(code == 2 && said.contains("it is a link to what is not there"), "{said}");
     let (code, said) = export("link", ".");
