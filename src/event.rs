@@ -308,6 +308,20 @@ pub enum Note {
         /// The run's last attempt then; 0 where there was none.
         attempt: u32,
     },
+    /// A person calls the run this.
+    Tagged {
+        /// When, in ms since the Unix epoch.
+        at: Millis,
+        /// What it is called.
+        tag: String,
+    },
+    /// A person calls it this no more.
+    Untagged {
+        /// When, in ms since the Unix epoch.
+        at: Millis,
+        /// What it was called.
+        tag: String,
+    },
 }
 
 /// What the reason of a failure begins with where memory did not suffice. Another try would need as much.

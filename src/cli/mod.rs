@@ -25,6 +25,7 @@ mod schema;
 mod show;
 mod sql;
 mod store;
+mod tag;
 mod worker;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
@@ -69,6 +70,8 @@ enum Command {
     Best(best::Args),
     /// Show in what two runs differ: settings, metrics, provenance
     Diff(diff::Args),
+    /// Call runs something, or list what they are called
+    Tag(tag::Args),
     /// Ask the index in SQL, read-only
     Sql(sql::Args),
     /// Show what happened in a run
@@ -144,6 +147,7 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Show(args) => show::run(root, &args),
         Command::Best(args) => best::run(root, &args),
         Command::Diff(args) => diff::run(root, &args),
+        Command::Tag(args) => tag::run(root, &args),
         Command::Sql(args) => sql::run(root, &args),
         Command::Logs(args) => logs::run(root, &args),
         Command::Sample(args) => sample::run(root, &args),

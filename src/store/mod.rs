@@ -4,6 +4,7 @@
 //! - `schema`: versions, migrations, making an index and putting it in place
 //! - `register`, `sync`, `rebuild`, `ingest`, `attempt`, `experiments`: the write side, from the folders into the index
 //! - `query`, `history`, `state`: the read side; `sql`: what people ask themselves
+//! - `tags`: what people call runs
 //! - `lines`, `damage`: whole lines of files that others append to, and what is none
 //!
 //! Many processes of one machine use one index. It is in WAL mode, so that readers and the writer do not wait for each
@@ -29,6 +30,7 @@ mod schema;
 mod sql;
 mod state;
 mod sync;
+pub mod tags;
 
 use std::{
     os::unix::fs::MetadataExt,

@@ -10,8 +10,12 @@ use std::{
 use rusqlite::{Connection, TransactionBehavior};
 
 /// The n-th entry turns version n into version n + 1; version 0 is an empty file.
-pub const MIGRATIONS: &[&str] =
-    &[include_str!("migrations/0001.sql"), include_str!("migrations/0002.sql"), include_str!("migrations/0003.sql")];
+pub const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001.sql"),
+    include_str!("migrations/0002.sql"),
+    include_str!("migrations/0003.sql"),
+    include_str!("migrations/0004.sql"),
+];
 
 /// Why a file cannot serve as the index.
 #[derive(Debug)]

@@ -72,7 +72,7 @@ impl Store {
 
 /// What there is to ask, for hints.
 const VIEWS: &str =
-    "there are run, setting, metric, attempt, member, artifact: `SELECT * FROM run LIMIT 1` shows what one has";
+    "there are run, setting, metric, attempt, member, artifact, tag: `SELECT * FROM run LIMIT 1` shows what one has";
 
 /// About how much memory a value takes in an answer.
 fn size(value: ValueRef) -> usize {
