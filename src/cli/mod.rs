@@ -19,6 +19,7 @@ mod plan;
 mod prompt;
 mod report;
 mod resume;
+mod rm;
 mod run;
 mod sample;
 mod schema;
@@ -72,6 +73,8 @@ enum Command {
     Diff(diff::Args),
     /// Call runs something, or list what they are called
     Tag(tag::Args),
+    /// Remove runs, or experiments with their runs and reports
+    Rm(rm::Args),
     /// Ask the index in SQL, read-only
     Sql(sql::Args),
     /// Show what happened in a run
@@ -148,6 +151,7 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Best(args) => best::run(root, &args),
         Command::Diff(args) => diff::run(root, &args),
         Command::Tag(args) => tag::run(root, &args),
+        Command::Rm(args) => rm::run(root, &args),
         Command::Sql(args) => sql::run(root, &args),
         Command::Logs(args) => logs::run(root, &args),
         Command::Sample(args) => sample::run(root, &args),

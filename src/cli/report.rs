@@ -40,9 +40,7 @@ pub fn draw(root: &Root, store: &Store, experiment: &str) -> Result<()> {
 fn remove_stale(folder: &Path, files: &[(String, Vec<u8>)]) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let is_ours = name.ends_with(".png")
-            && ["loss_vs_", "learning_curves.", "throughput."].iter().any(|p| name.starts_with(p));
-        if is_ours && !files.iter().any(|(file, _)| *file == name) {
+        if report::is_own(&name) && !files.iter().any(|(file, _)| *file == name) {
             // A picture that cannot be removed is only out of date.
             let _ = std::fs::remove_file(entry.path());
         }

@@ -4,7 +4,7 @@
 //! - `schema`: versions, migrations, making an index and putting it in place
 //! - `register`, `sync`, `rebuild`, `ingest`, `attempt`, `experiments`: the write side, from the folders into the index
 //! - `query`, `history`, `state`: the read side; `sql`: what people ask themselves
-//! - `tags`: what people call runs
+//! - `tags`: what people call runs; `remove`: takes runs and experiments away
 //! - `lines`, `damage`: whole lines of files that others append to, and what is none
 //!
 //! Many processes of one machine use one index. It is in WAL mode, so that readers and the writer do not wait for each
@@ -25,6 +25,7 @@ mod lines;
 mod query;
 mod rebuild;
 mod register;
+pub mod remove;
 pub mod rows;
 mod schema;
 mod sql;
@@ -171,6 +172,7 @@ impl Store {
 fn sweep(root: &Root) {
     files::sweep(&root.runs(), files::DAY);
     files::sweep(&root.cache(), files::DAY);
+    files::sweep(&root.experiments(), files::DAY);
     for report in std::fs::read_dir(root.reports()).into_iter().flatten().flatten() {
         files::sweep(&report.path(), files::DAY);
     }

@@ -108,6 +108,7 @@ fn folder_names(path: &Path) -> Result<Vec<String>> {
         Err(e) => e.kind() != ErrorKind::NotFound,
     };
     let names = files::names(path)?.into_iter().filter_map(|name| name.into_string().ok());
+    let names = names.filter(|name| !name.starts_with(files::ASIDE)); // on its way out
     let mut names: Vec<String> = names.filter(is_folder).collect();
     names.sort_unstable();
     Ok(names)
