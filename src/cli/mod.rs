@@ -10,6 +10,7 @@ mod devices;
 mod diff;
 mod eval;
 mod export;
+mod gc;
 mod import;
 mod inspect;
 mod json;
@@ -75,6 +76,8 @@ enum Command {
     Tag(tag::Args),
     /// Remove runs, or experiments with their runs and reports
     Rm(rm::Args),
+    /// Free what nothing refers to: cached tokens, damaged checkpoints, leftovers
+    Gc(gc::Args),
     /// Ask the index in SQL, read-only
     Sql(sql::Args),
     /// Show what happened in a run
@@ -152,6 +155,7 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Diff(args) => diff::run(root, &args),
         Command::Tag(args) => tag::run(root, &args),
         Command::Rm(args) => rm::run(root, &args),
+        Command::Gc(args) => gc::run(root, &args),
         Command::Sql(args) => sql::run(root, &args),
         Command::Logs(args) => logs::run(root, &args),
         Command::Sample(args) => sample::run(root, &args),

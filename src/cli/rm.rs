@@ -1,7 +1,7 @@
 //! `exp rm RUN|EXPERIMENT…`: takes runs away, and experiments with the runs that are no other's. Says first what will go
 //! and what stays, and asks.
 
-use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, fs, io::ErrorKind, path::PathBuf, time::Duration};
 
 use serde_json::json;
 
@@ -141,7 +141,12 @@ impl Report {
 
     fn remove(&self) -> Result<()> {
         let remove = || -> std::io::Result<()> {
-            self.own.iter().try_for_each(fs::remove_file)?;
+            for path in &self.own {
+                match fs::remove_file(path) {
+                    Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+                    _ => {}
+                }
+            }
             let is_empty_folder = self.foreign.is_empty() && self.folder.symlink_metadata().is_ok_and(|m| m.is_dir());
             if is_empty_folder { fs::remove_dir(&self.folder) } else { Ok(()) }
         };

@@ -86,11 +86,19 @@ impl Store {
     /// # Errors
     /// [`Exit::Store`] where the file is of a newer version, is no index or cannot be read; it is left as it is.
     pub fn open(root: &Root) -> Result<Self> {
+        sweep(root);
+        Self::open_unswept(root)
+    }
+
+    /// The same, but what killed processes left aside stays where it is.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_unswept(root: &Root) -> Result<Self> {
         let lock = alone(root)?;
         if !root.database().exists() {
             rebuild::Aside::new(root)?.put_in_place(&lock)?;
         }
-        sweep(root);
         Self::connect(root, root.database())
     }
 

@@ -9,7 +9,10 @@ use super::{
     ingest::{self, Known},
     lines::{News, news},
 };
-use crate::base::{Result, files, folders::RunFolder};
+use crate::base::{
+    Result, files,
+    folders::{RunFolder, is_run},
+};
 
 impl Store {
     /// Takes in what all folders have new and forgets what has no folder any more. Does nothing to a store that is for
@@ -112,9 +115,4 @@ fn folder_names(path: &Path) -> Result<Vec<String>> {
     let mut names: Vec<String> = names.filter(is_folder).collect();
     names.sort_unstable();
     Ok(names)
-}
-
-/// Whether a folder under `runs/` is named like a run's.
-fn is_run(name: &str) -> bool {
-    name.len() == 16 && name.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
