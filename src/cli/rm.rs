@@ -158,6 +158,10 @@ impl Going {
     fn find(store: &Store, root: &Root, what: &[String], condition: Option<&Expr>) -> Result<Self> {
         let (mut named, mut experiments) = (BTreeSet::new(), BTreeSet::new());
         for what in what {
+            if what.is_empty() {
+                // The beginning of every id; probably a variable of a script that is not set.
+                return Err(Error::new(Exit::Usage, "looking for what to remove", "an empty name names nothing"));
+            }
             match (store.find(what), store.experiment(what)) {
                 (Ok(row), Err(_)) => drop(named.insert(row.id)),
                 (Err(_), Ok(experiment)) => drop(experiments.insert(experiment.name)),

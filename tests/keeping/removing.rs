@@ -101,6 +101,8 @@ fn runs_are_removed_by_a_condition_and_names_must_be_clear() {
     assert!(home.says(&["rm", "--where", "state == failed", "--yes"]).contains("no run is so"));
     let (code, _, err) = home.exp(&["rm", "tinny", "--yes"]);
     assert!(code == Some(2) && err.contains("looking for"), "{err}");
+    let (code, _, err) = home.exp(&["rm", "", "--yes"]);
+    assert!(code == Some(2) && err.contains("an empty name names nothing"), "{err}");
     let (code, _, err) = home.exp(&["rm", "--yes"]);
     assert!(code == Some(2) && err.contains("RUN|EXPERIMENT"), "{err}");
     let named = SPEC.replace("tiny", &ids[1][..4]).replace("1e-3, 1e-2, 1e-1", "1e-2");
