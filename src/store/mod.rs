@@ -130,7 +130,7 @@ impl Store {
     }
 
     fn with_flags(root: &Root, path: PathBuf, flags: OpenFlags, read_only: bool) -> Result<Self> {
-        let name = if read_only { schema::immutable_uri(&path) } else { path.clone().into_os_string() };
+        let name = if read_only { schema::immutable_uri(&path) } else { schema::plain_name(&path) };
         let open = || {
             let connection = Connection::open_with_flags(name, flags)?;
             connection.busy_timeout(PATIENCE)?;

@@ -39,7 +39,7 @@ impl Store {
         // A path that begins like a URI is none.
         let (name, flags) = match self.read_only {
             true => (schema::immutable_uri(&self.path), flags | OpenFlags::SQLITE_OPEN_URI),
-            false => (self.path.clone().into_os_string(), flags),
+            false => (schema::plain_name(&self.path), flags),
         };
         let open = || {
             let connection = Connection::open_with_flags(name, flags)?;

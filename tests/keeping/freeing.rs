@@ -183,6 +183,9 @@ fn freeing_that_is_killed_is_done_by_the_next() {
     let tokens = cached(&home)[0].clone();
     let kept = home.path().join("kept");
     copy(&tokens, &kept);
+    let mut info: Value = serde_json::from_slice(&fs::read(kept.join("info.json")).unwrap()).unwrap();
+    info["info"]["hash"] = "of another text".into();
+    fs::write(kept.join("info.json"), info.to_string()).unwrap();
     for n in 0..24 {
         for k in 0..40 {
             copy(&kept, &folder.checkpoints().join(format!("void-step-{k}.attempt-1")));
