@@ -80,7 +80,7 @@ fn every_command_works_with_odd_names() {
     assert!(exp(&["show", &ids[0]]).contains("runs/"));
     let csv = exp(&["sql", "SELECT value FROM setting WHERE name = 'data.path' ORDER BY 1", "--csv"]);
     assert!(csv.contains(&ODD.replace('"', "\"\"")), "{csv}");
-    assert_eq!(json_of(&["ls", "--filter", "path contains '🙂'"]).as_array().unwrap().len(), 1);
+    assert_eq!(json_of(&["ls", "--filter", "contains(path, '🙂')"]).as_array().unwrap().len(), 1);
     exp(&["logs", &ids[0]]);
     exp(&["best", "odd"]);
     exp(&["diff", &ids[0], &ids[1]]);

@@ -121,7 +121,7 @@ fn where_a_run_or_the_index_cannot_be_read_nothing_goes_that_may_be_its_own() {
 
     fs::remove_dir_all(folder.path()).unwrap();
     let index = fs::read(home.lab.root.database()).unwrap();
-    fs::write(home.lab.root.database(), &[7; 8192]).unwrap();
+    fs::write(home.lab.root.database(), [7; 8192]).unwrap();
     let (code, _, err) = home.exp(&["gc"]);
     assert!(code == Some(5) && err.contains("exp store rebuild") && cached(&home).len() == 1, "{err}");
     fs::write(home.lab.root.database(), index).unwrap();
