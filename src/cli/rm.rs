@@ -69,7 +69,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         going.notes(root).iter().for_each(|line| ui::note(line));
     }
     if args.dry_run {
-        ui::note(&format!("{} would go", going.sum()));
+        ui::note(&format!("would remove {}", going.sum()));
         return Ok(Exit::Done);
     }
     match args.yes || ui::ask(&format!("remove {}?", going.sum())).ok_or_else(|| nobody(&going))? {
@@ -108,6 +108,8 @@ struct Report {
     folder: PathBuf,
     /// What goes of the report: files that `exp` wrote, or the link that stands in the folder's place.
     own: Vec<PathBuf>,
+    /// Bytes of that.
+    bytes: u64,
     /// The names of what a person put there.
     foreign: Vec<String>,
 }
@@ -115,7 +117,7 @@ struct Report {
 impl Report {
     fn of(root: &Root, experiment: &str) -> Result<Self> {
         let folder = root.report(experiment);
-        let mut report = Self { experiment: experiment.into(), folder, own: Vec::new(), foreign: Vec::new() };
+        let mut report = Self { experiment: experiment.into(), folder, own: vec![], bytes: 0, foreign: vec![] };
         match report.folder.symlink_metadata() {
             Err(_) => return Ok(report),
             Ok(metadata) if !metadata.is_dir() => report.own.push(report.folder.clone()),
@@ -132,11 +134,8 @@ impl Report {
             }
         }
         report.foreign.sort();
+        report.bytes = report.own.iter().map(|path| files::size(path)).sum();
         Ok(report)
-    }
-
-    fn bytes(&self) -> u64 {
-        self.own.iter().map(|path| files::size(path)).sum()
     }
 
     fn remove(&self) -> Result<()> {
@@ -228,7 +227,8 @@ impl Going {
     }
 
     fn bytes(&self) -> u64 {
-        self.runs.iter().map(|(_, bytes)| bytes).sum::<u64>() + self.experiments.iter().map(Report::bytes).sum::<u64>()
+        self.runs.iter().map(|(_, bytes)| bytes).sum::<u64>()
+            + self.experiments.iter().map(|report| report.bytes).sum::<u64>()
     }
 
     /// `the experiment tiny and 3 runs, 1.20 MiB`.
@@ -284,7 +284,7 @@ impl Going {
                     "goes:  {}, {}, {}",
                     shown(&report.folder),
                     plural(n, "file"),
-                    format::bytes(report.bytes())
+                    format::bytes(report.bytes)
                 )),
             }
             if !report.foreign.is_empty() {
