@@ -361,6 +361,20 @@ pub enum Note {
         /// Their folders, relative to the run's.
         checkpoints: Vec<String>,
     },
+    /// A person calls the run this.
+    Tagged {
+        /// When, in ms since the Unix epoch.
+        at: Millis,
+        /// What it is called.
+        tag: String,
+    },
+    /// A person calls it this no more.
+    Untagged {
+        /// When, in ms since the Unix epoch.
+        at: Millis,
+        /// What it was called.
+        tag: String,
+    },
 }
 
 /// What the reason of a failure begins with where memory did not suffice. Another try would need as much.

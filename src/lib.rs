@@ -43,12 +43,12 @@
 //! # Who owns which file on disk
 //!
 //! [`base::folders`] names what lies in a root and in the user's cache folder, which [`data::shakespeare`] alone writes. A worker alone writes `attempt-K/`, `checkpoints/`, `samples/` and `tokenizer.json` of its run, or `exp
-//! import` before anybody sees the run; the scheduler writes `config.json` and the journals, to which `exp cancel`
-//! appends its requests, and by [`exec::slots`] who is on which device; [`store`] writes `exp.db`; [`data`] writes the
-//! token cache, what it has seen of prepared tokens and the tokenizers' files, and [`mod@data::prepare`] the folder that
-//! it is told to, all of whose names its `state` has; [`exec::device`]
-//! writes the measured peaks; `cli::report` and `cli::attention` what [`report`] draws; [`mod@export`] and
-//! [`model::export`] the folder that they are told to.
+//! import` before anybody sees the run; the scheduler writes `config.json`, the journals, to which `exp cancel` and `exp tag`
+//! append, and by [`exec::slots`] who is on which device; [`store`] writes `exp.db`, and [`store::remove`] takes away whole
+//! runs and experiments; [`data`] writes the token cache, what it has seen of prepared tokens and the tokenizers' files, and
+//! [`mod@data::prepare`] the folder that it is told to, all of whose names its `state` has; [`exec::device`] writes the
+//! measured peaks; `cli::report` and `cli::attention` what [`report`] draws; [`mod@export`] and [`model::export`] the folder
+//! that they are told to.
 //!
 //! # Where to start
 //!

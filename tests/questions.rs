@@ -25,6 +25,8 @@ static RUNS: LazyLock<(tempfile::TempDir, Lab)> = LazyLock::new(|| {
     let lab = Lab::at(dir.path());
     let (code, said) = lab::answer(lab.command(SPEC).env("MY_TOKEN", SECRET).env("TZ", "UTC").output().unwrap());
     assert_eq!(code, Some(0), "{said}");
+    let tagged = lab.exp(&["tag", "--where", "layers == 1 and position == rope", "mine"]).output().unwrap();
+    assert!(tagged.status.success());
     (dir, lab)
 });
 
@@ -58,6 +60,8 @@ fn lists_are_filtered_by_settings_and_by_what_came_out() {
     let low = json_of(&["ls", "--filter", &format!("best_val_loss < {middle} and state == done")]);
     assert_eq!(low.as_array().unwrap().len(), losses.iter().filter(|loss| **loss < middle).count());
     assert_eq!(json_of(&["ls", "--filter", "imported or step < 4"]), json!([]));
+    let mine = json_of(&["ls", "--filter", "\"mine\" in tags"]);
+    assert_eq!((settings(&mine, "model.layers"), mine[0]["tags"].clone()), (vec![json!(1), json!(1)], json!(["mine"])));
     let (code, out, err) = exp(&["ls", "--filter", "imported"]);
     assert_eq!((code, out.as_str(), err.as_str()), (Some(0), "", "no run is so\n"));
     for (condition, why) in [
@@ -156,7 +160,7 @@ fn sql_answers_questions_and_changes_nothing() {
     assert!(rows.as_array().unwrap().iter().all(|row| row["lr"].is_number()), "{rows}");
     let steps = json_of(&["sql", "SELECT count(*) AS n, max(step) AS last FROM metric WHERE name = 'train/loss'"]);
     assert_eq!(steps, json!([{"n": 32, "last": 4}]));
-    for view in ["run", "setting", "metric", "attempt", "member", "artifact"] {
+    for view in ["run", "setting", "metric", "attempt", "member", "artifact", "tag"] {
         let some = json_of(&["sql", &format!("SELECT * FROM {view} LIMIT 1")]);
         assert_eq!(some.as_array().unwrap().len(), 1, "{view}");
     }

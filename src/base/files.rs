@@ -4,7 +4,7 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     io::Write,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use super::{
@@ -86,16 +86,55 @@ pub fn make_folder(path: &Path) -> std::io::Result<()> {
     sync_folder(parent)
 }
 
+/// Removes a file, a link and not what it leads to, or a folder, which vanishes at once: who is killed meanwhile leaves all
+/// of it, or something aside that nobody sees and that is [swept](sweep) later.
+pub fn remove(path: &Path) -> std::io::Result<()> {
+    let folder = folder_of(path);
+    if !path.symlink_metadata()?.is_dir() {
+        fs::remove_file(path)?;
+        return sync_folder(folder);
+    }
+    let mut name = OsString::from(ASIDE);
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!("-{}-{}", std::process::id(), clock::now()));
+    let aside = folder.join(name);
+    fs::rename(path, &aside)?;
+    sync_folder(folder)?;
+    match fs::remove_dir_all(&aside) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()), // somebody swept it
+        removed => removed,
+    }
+}
+
+/// Bytes of a file, or of all files of a folder. Links are not followed, and what cannot be looked at is left out.
+pub fn size(path: &Path) -> u64 {
+    match path.symlink_metadata() {
+        Ok(metadata) if metadata.is_dir() => {
+            fs::read_dir(path).into_iter().flatten().flatten().map(|entry| size(&entry.path())).sum()
+        }
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    }
+}
+
 /// Removes what killed writers left aside in a folder at least `age` ms ago. Whoever writes takes seconds, so that what is
 /// older than a [`DAY`] is nobody's. What cannot be removed stays: it is in nobody's way.
 pub fn sweep(folder: &Path, age: Millis) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let is_aside = entry.file_name().as_encoded_bytes().starts_with(ASIDE.as_bytes());
-        if is_aside && clock::now() - clock::modified(&path) >= age {
-            let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-        }
+    for path in left_aside(folder, age) {
+        let _ = sweep_away(&path);
     }
+}
+
+/// What killed writers left aside in a folder at least `age` ms ago.
+pub fn left_aside(folder: &Path, age: Millis) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let aside = entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(ASIDE.as_bytes()));
+    aside.map(|entry| entry.path()).filter(|path| clock::now() - clock::modified(path) >= age).collect()
+}
+
+/// Removes something that lies aside; of a link, the link.
+pub fn sweep_away(path: &Path) -> std::io::Result<()> {
+    if path.symlink_metadata()?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
 }
 
 /// Makes a rename or a new file inside `folder` durable.
@@ -177,6 +216,24 @@ mod tests {
         }
         sweep(&path, DAY);
         assert_eq!(names(), 1);
+    }
+
+    #[test]
+    fn a_folder_is_removed_with_all_of_it_and_a_link_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::create_dir_all(path("kept/deep")).unwrap();
+        fs::write(path("kept/deep/file"), "12345").unwrap();
+        fs::create_dir(path("folder")).unwrap();
+        std::os::unix::fs::symlink(path("kept"), path("folder/link")).unwrap();
+        std::os::unix::fs::symlink(path("kept"), path("link")).unwrap();
+        assert_eq!(size(&path("kept")), 5);
+        assert!(size(&path("link")) != 5 && size(&path("none")) == 0);
+        remove(&path("link")).unwrap();
+        remove(&path("folder")).unwrap();
+        assert_eq!(names(dir.path()).unwrap(), ["kept"]);
+        assert_eq!(size(&path("kept")), 5);
+        assert!(remove(&path("link")).is_err());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! runs/exp.db.lock                              held while the index is opened, made or replaced
 //! runs/cache/                                   token caches, measured peaks
 //! runs/tokenizers/<blake3>.json                 the files of tokenizers that runs were trained with
+//! runs/tokenizers/lock                          held while a run begins to refer to one, or unused ones are removed
 //! runs/slots/<host>/                            the places on a machine's devices, a lock each: who has them, for how much
 //! runs/experiments/<name>/journal.jsonl         what each `exp run` of the spec expanded to
 //! runs/experiments/<name>/lock                  held while an import is added to the experiment
@@ -90,6 +91,11 @@ impl Root {
         self.tokenizers().join(format!("{blake3}.json"))
     }
 
+    /// Held while a run begins to refer to the file of a tokenizer, and while those are removed that no run refers to.
+    pub fn tokenizers_lock(&self) -> PathBuf {
+        self.tokenizers().join("lock")
+    }
+
     /// One lock per CPU core or GPU of a machine: several machines may share a root, and each has its own cores.
     pub fn slots(&self, host: &str) -> PathBuf {
         // A name with a slash or a lone dot would lead elsewhere.
@@ -132,10 +138,26 @@ impl Root {
         path.strip_prefix(&self.path).unwrap_or(path).display().to_string()
     }
 
+    /// The folders of all runs, and what else is named like one, sorted.
+    ///
+    /// # Errors
+    /// Where `runs/` cannot be listed.
+    pub fn run_folders(&self) -> Result<Vec<RunFolder>> {
+        let names = files::names(&self.runs())?.into_iter().filter_map(|name| name.into_string().ok());
+        let mut names: Vec<String> = names.filter(|name| is_run(name)).collect();
+        names.sort_unstable();
+        Ok(names.into_iter().map(|name| RunFolder::new(self.runs().join(name))).collect())
+    }
+
     /// A run's folder.
     pub fn run(&self, id: &RunId) -> RunFolder {
         RunFolder { path: self.runs().join(id.folder()) }
     }
+}
+
+/// Whether a folder under `runs/` is named like a run's.
+pub fn is_run(name: &str) -> bool {
+    name.len() == 16 && name.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// The folder of one run.
@@ -200,9 +222,14 @@ impl RunFolder {
         self.path.join("checkpoints")
     }
 
+    /// All texts that the model wrote.
+    pub fn samples(&self) -> PathBuf {
+        self.path.join("samples")
+    }
+
     /// A text that the model wrote after `step` updates.
     pub fn sample(&self, step: u64, attempt: u32) -> PathBuf {
-        self.path.join("samples").join(format!("step-{step}.attempt-{attempt}.txt"))
+        self.samples().join(format!("step-{step}.attempt-{attempt}.txt"))
     }
 
     /// How a path within the run's folder is written down.

@@ -45,6 +45,7 @@ pub static COLUMNS: &[Column] = &[
         value: |r| Value::List(r.experiments.clone()),
         show: |r| r.experiments.join(", "),
     },
+    Column { name: "tags", kind: Kind::List, value: |r| Value::List(r.tags.clone()), show: |r| r.tags.join(", ") },
     Column {
         name: "state",
         kind: Kind::Text,

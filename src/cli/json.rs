@@ -29,6 +29,7 @@ fn run(r: &RunRow) -> Map<String, Value> {
         "params": r.ready.as_ref().map(|ready| ready.params),
         "attempts": r.attempts,
         "experiments": r.experiments,
+        "tags": r.tags,
         "config": r.config.leaves(),
     });
     match object {

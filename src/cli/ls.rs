@@ -131,6 +131,8 @@ pub fn table(store: &Store, rows: &[RunRow]) -> Result<String> {
     }
     columns.extend(["step", "best val loss", "bits/char", "tok/s"].map(numbers));
     columns.push(words("state"));
+    let are_tagged = rows.iter().any(|r| !r.tags.is_empty());
+    columns.extend(are_tagged.then(|| words("tags")));
 
     let cells: Vec<Vec<String>> = rows
         .iter()
@@ -158,6 +160,7 @@ pub fn table(store: &Store, rows: &[RunRow]) -> Result<String> {
             row.push(bits_per_char(r).map_or("–".into(), |b| format!("{b:.3}")));
             row.push(r.tokens_per_second.map_or("–".into(), format::count));
             row.push(state(r));
+            row.extend(are_tagged.then(|| format::short(&r.tags.join(", "), 48)));
             row
         })
         .collect();

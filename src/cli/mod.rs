@@ -10,6 +10,7 @@ mod devices;
 mod diff;
 mod eval;
 mod export;
+mod gc;
 mod import;
 mod inspect;
 mod json;
@@ -19,12 +20,14 @@ mod plan;
 mod prompt;
 mod report;
 mod resume;
+mod rm;
 mod run;
 mod sample;
 mod schema;
 mod show;
 mod sql;
 mod store;
+mod tag;
 mod verify;
 mod worker;
 
@@ -70,6 +73,12 @@ enum Command {
     Best(best::Args),
     /// Show in what two runs differ: settings, metrics, provenance
     Diff(diff::Args),
+    /// Call runs something, or list what they are called
+    Tag(tag::Args),
+    /// Remove runs, or experiments with their runs and reports
+    Rm(rm::Args),
+    /// Free what nothing refers to: cached tokens, damaged checkpoints, leftovers
+    Gc(gc::Args),
     /// Ask the index in SQL, read-only
     Sql(sql::Args),
     /// Show what happened in a run
@@ -147,6 +156,9 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Show(args) => show::run(root, &args),
         Command::Best(args) => best::run(root, &args),
         Command::Diff(args) => diff::run(root, &args),
+        Command::Tag(args) => tag::run(root, &args),
+        Command::Rm(args) => rm::run(root, &args),
+        Command::Gc(args) => gc::run(root, &args),
         Command::Sql(args) => sql::run(root, &args),
         Command::Logs(args) => logs::run(root, &args),
         Command::Sample(args) => sample::run(root, &args),

@@ -57,6 +57,7 @@ fn head(root: &Root, row: &RunRow, imported: Option<&Imported>) -> String {
     [
         ("run", row.id.to_string()),
         ("experiments", row.experiments.join(", ")),
+        ("tags", if row.tags.is_empty() { "–".into() } else { row.tags.join(", ") }),
         ("state", state),
         ("steps", format!("{} of {}", row.step, row.config.train.steps)),
         ("best val loss", best),

@@ -15,7 +15,7 @@ use crate::{
 /// Arguments of `exp sql`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A SELECT over the views run, setting, metric, attempt, member, artifact
+    /// A SELECT over the views run, setting, metric, attempt, member, artifact, tag
     query: String,
 
     /// Print JSON: a list of objects

@@ -35,6 +35,7 @@ use super::{
 use crate::{
     base::{
         Context, Error, Exit, Result,
+        clock::Millis,
         files::{self, Lock},
         lease,
         progress::Progress,
@@ -45,6 +46,9 @@ use crate::{
 
 /// The version of the format and of the rules that tokens follow from; part of the key.
 const FORMAT: u32 = 1;
+
+/// The digits of a folder's name.
+const KEY: usize = 32;
 
 /// Up to how many bytes tokens are hashed whenever they are used.
 const SMALL: u64 = 256 << 20;
@@ -178,10 +182,42 @@ impl Kept {
         Ok(faults)
     }
 
+    /// Removes it, unless somebody is making it now: then `false`. Who has it open reads on.
+    ///
+    /// # Errors
+    /// [`Exit::Store`] where it cannot be removed.
+    pub fn remove(&self) -> Result<bool> {
+        let path = lock_of(&self.folder);
+        let Some(_alone) = Lock::try_take(&path)? else { return Ok(false) };
+        let remove = || {
+            files::remove(&self.folder)?;
+            fs::remove_file(&path) // who waits for it finds that it does not stand, and makes another
+        };
+        remove().doing(Exit::Store, || format!("removing the cached tokens {}", self.folder.display()))?;
+        Ok(true)
+    }
+
     /// Whether its files can be told from others of their length.
     pub fn has_hashes(&self) -> bool {
         self.stored.as_ref().is_some_and(|stored| stored.blake3.is_some())
     }
+}
+
+/// What of making tokens was left aside at least `age` ms ago, and is not being made now.
+///
+/// # Errors
+/// [`Exit::Store`] where that cannot be told.
+pub fn left_aside(cache: &Path, age: Millis) -> Result<Vec<PathBuf>> {
+    let tokens = cache.join("tokens");
+    let mut left = Vec::new();
+    for path in files::left_aside(&tokens, age) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let key: String = name.trim_start_matches(files::ASIDE).chars().take(KEY).collect();
+        if !Lock::is_held(&lock_of(&tokens.join(key)))? {
+            left.push(path);
+        }
+    }
+    Ok(left)
 }
 
 /// Shows those who wait that the work goes on. Where it cannot be shown, they do it as well.
@@ -193,9 +229,14 @@ fn stir(lock: Option<&Lock>) {
 fn places(config: &DataConfig, corpus: &str, tokenizer: &str, cache: &Path) -> (PathBuf, PathBuf) {
     let fraction = config.val_fraction;
     let all = format!("format {FORMAT}\ncorpus {corpus}\ntokenizer {tokenizer}\nval_fraction {fraction}");
-    let key = &blake3::hash(all.as_bytes()).to_hex()[..32];
-    let tokens = cache.join("tokens");
-    (tokens.join(key), tokens.join(format!("{key}.lock")))
+    let folder = cache.join("tokens").join(&blake3::hash(all.as_bytes()).to_hex()[..KEY]);
+    let lock = lock_of(&folder);
+    (folder, lock)
+}
+
+/// The lock of whoever makes a folder.
+fn lock_of(folder: &Path) -> PathBuf {
+    folder.with_extension("lock")
 }
 
 /// What stands in a folder, where it is whole.

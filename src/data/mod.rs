@@ -6,7 +6,7 @@
 //! tokens beforehand.
 
 mod batch;
-mod cache;
+pub mod cache;
 pub mod corpus;
 mod dataset;
 pub mod fetch;

@@ -50,6 +50,7 @@ pub fn run(leaves: &[(&str, Value)]) -> Run {
         tokens_per_second: None,
         attempts: 1,
         ready: Some(ready),
+        tags: Vec::new(),
         created: 0,
     };
     let mut run = Run::new(row, id.short());

@@ -359,6 +359,9 @@ impl Dispatcher<'_> {
     fn start(&mut self, device: &str, need: Need) -> Result<Input> {
         let run = need.run;
         let folder = self.root.run(&run);
+        if !folder.config().try_exists().unwrap_or(true) {
+            return Ok(Input::Settled { run, state: RunState::Skipped { why: "it was removed meanwhile".into() } });
+        }
         let seize = match self.leases.look(&folder.lock())? {
             Holder::Somebody => return Ok(Input::Elsewhere { run }),
             Holder::Nobody => None,

@@ -11,6 +11,7 @@ use super::{
     damage::{damaged, each_line, repaired},
     history,
     lines::{News, news},
+    tags,
 };
 use crate::{
     base::{
@@ -221,6 +222,8 @@ fn take_journal(index: &Transaction, root: &Root, folder: &RunFolder, known: &Kn
         Note::Cancelled { attempt: 0, .. } => skipped(0, CANCELLED),
         Note::Cancelled { .. } => Ok(()), // how it was left, its last attempt says
         Note::Dropped { checkpoints, .. } => attempt::drop_checkpoints(index, known.run, &checkpoints),
+        Note::Tagged { tag, .. } => tags::put(index, known.run, &tag),
+        Note::Untagged { tag, .. } => tags::take(index, known.run, &tag),
     })?;
     index.execute("UPDATE runs SET journal = ?2 WHERE run = ?1", (known.run, int(offset)))?;
     Ok(())

@@ -2,8 +2,11 @@
 //! can be made again ([`Store::rebuild`]).
 //!
 //! - `schema`: versions, migrations, making an index and putting it in place
-//! - `register`, `sync`, `rebuild`, `ingest`, `attempt`, `experiments`, `reports`: the write side, from the folders into the index
-//! - `query`, `history`, `state`: the read side; `scan`: in bulk; `sql`: what people ask themselves; `verify`: both against what was written
+//! - `register`, `sync`, `rebuild`, `ingest`, `attempt`, `experiments`, `reports`: the write side, from the folders into
+//!   the index
+//! - `query`, `history`, `state`: the read side; `scan`: in bulk; `sql`: what people ask themselves
+//! - `verify`: whether all is as it was written
+//! - `tags`: what people call runs; `remove`: takes runs and experiments away
 //! - `lines`, `damage`: whole lines of files that others append to, and what is none
 //!
 //! Many processes of one machine use one index. It is in WAL mode, so that readers and the writer do not wait for each
@@ -24,6 +27,7 @@ mod lines;
 mod query;
 mod rebuild;
 mod register;
+pub mod remove;
 mod reports;
 pub mod rows;
 mod scan;
@@ -31,6 +35,7 @@ mod schema;
 mod sql;
 mod state;
 mod sync;
+pub mod tags;
 mod verify;
 
 use std::{
@@ -87,11 +92,19 @@ impl Store {
     /// # Errors
     /// [`Exit::Store`] where the file is of a newer version, is no index or cannot be read; it is left as it is.
     pub fn open(root: &Root) -> Result<Self> {
+        sweep(root);
+        Self::open_unswept(root)
+    }
+
+    /// The same, but what killed processes left aside stays where it is.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_unswept(root: &Root) -> Result<Self> {
         let lock = alone(root)?;
         if !root.database().exists() {
             rebuild::Aside::new(root)?.put_in_place(&lock)?;
         }
-        sweep(root);
         Self::connect(root, root.database())
     }
 
@@ -123,7 +136,7 @@ impl Store {
     }
 
     fn with_flags(root: &Root, path: PathBuf, flags: OpenFlags, read_only: bool) -> Result<Self> {
-        let name = if read_only { schema::immutable_uri(&path) } else { path.clone().into_os_string() };
+        let name = if read_only { schema::immutable_uri(&path) } else { schema::plain_name(&path) };
         let open = || {
             let connection = Connection::open_with_flags(name, flags)?;
             connection.busy_timeout(PATIENCE)?;
@@ -173,6 +186,7 @@ impl Store {
 fn sweep(root: &Root) {
     files::sweep(&root.runs(), files::DAY);
     files::sweep(&root.cache(), files::DAY);
+    files::sweep(&root.experiments(), files::DAY);
     for report in std::fs::read_dir(root.reports()).into_iter().flatten().flatten() {
         files::sweep(&report.path(), files::DAY);
     }

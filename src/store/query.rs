@@ -5,7 +5,7 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use rusqlite::{Connection, Params, Row};
+use rusqlite::{Connection, Params, Row, params_from_iter};
 
 use super::{
     Store,
@@ -13,6 +13,7 @@ use super::{
     history,
     rows::{ExperimentRow, RunRow},
     state::{self, Known},
+    tags,
 };
 use crate::{
     base::{Error, Exit, Result, RunId},
@@ -142,16 +143,19 @@ impl Store {
 
     /// Runs that a query chose, those of the experiment asked for naming it first.
     fn rows(&self, which: &str, parameters: impl Params, asked: Option<&str>) -> Result<Vec<RunRow>> {
-        let (rows, mut experiments) = self.read(|index| {
+        let (rows, mut experiments, mut tags) = self.read(|index| {
             let mut statement = index.prepare_cached(&format!("{RUNS}{which}"))?;
             let rows = statement.query_map(parameters, |row| run_row(index, row))?;
             let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
-            let experiments = match rows.as_slice() {
-                [] => HashMap::new(),
-                [(one, _)] => memberships(index, "WHERE members.id = ?1", [one.id.to_string()])?,
-                _ => memberships(index, "", [])?,
+            let (experiments, tags) = match rows.as_slice() {
+                [] => (HashMap::new(), HashMap::new()),
+                [(one, _)] => {
+                    let id = [one.id.to_string()];
+                    (memberships(index, "WHERE members.id = ?1", &id)?, tags::of(index, "WHERE runs.id = ?1", &id)?)
+                }
+                _ => (memberships(index, "", &[])?, tags::of(index, "", &[])?),
             };
-            Ok((rows, experiments))
+            Ok((rows, experiments, tags))
         })?;
         let finish = |(mut row, known): (RunRow, Known)| {
             row.state = state::state(&self.root.run(&row.id), &row.config, &known)?;
@@ -160,6 +164,7 @@ impl Store {
             }
             row.experiments = experiments.remove(&row.id).unwrap_or_default();
             row.experiments.sort_by_key(|name| Some(name.as_str()) != asked);
+            row.tags = tags.remove(&row.id).unwrap_or_default();
             Ok(row)
         };
         rows.into_iter().map(finish).collect()
@@ -175,7 +180,7 @@ fn looking_for(prefix: &str) -> String {
     format!("looking for the run {prefix:?}")
 }
 
-/// All of a run but its experiments and its state, which waits for a look at the folder.
+/// All of a run but its experiments, its tags and its state, which waits for a look at the folder.
 fn run_row(index: &Connection, row: &Row) -> rusqlite::Result<(RunRow, Known)> {
     let known = Known::from_row(row, 11)?;
     let goes_on = known.latest.as_ref().is_some_and(|l| l.outcome.is_none() && l.gave_up.is_none());
@@ -193,6 +198,7 @@ fn run_row(index: &Connection, row: &Row) -> rusqlite::Result<(RunRow, Known)> {
         },
         attempts: row.get(8)?,
         ready: from_json_option(row, 10)?,
+        tags: Vec::new(),
         created: row.get(9)?,
     };
     Ok((run, known))
@@ -202,7 +208,7 @@ fn run_row(index: &Connection, row: &Row) -> rusqlite::Result<(RunRow, Known)> {
 fn memberships(
     index: &Connection,
     which: &str,
-    parameters: impl Params,
+    parameters: &[String],
 ) -> rusqlite::Result<HashMap<RunId, Vec<String>>> {
     let mut statement = index.prepare_cached(&format!(
         "SELECT members.id, experiments.name
@@ -211,7 +217,7 @@ fn memberships(
          {which}
          ORDER BY experiments.at DESC, experiments.name"
     ))?;
-    let mut rows = statement.query(parameters)?;
+    let mut rows = statement.query(params_from_iter(parameters))?;
     let mut experiments: HashMap<RunId, Vec<String>> = HashMap::new();
     while let Some(row) = rows.next()? {
         let names = experiments.entry(id(row)?).or_default();

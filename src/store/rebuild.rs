@@ -46,7 +46,9 @@ impl Aside {
         let folder = make().doing(Exit::Store, || format!("making an index in {}", root.runs().display()))?;
         let path = folder.path().join("exp.db");
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
-        let create = || Connection::open_with_flags(&path, flags)?.pragma_update(None, "journal_mode", "wal");
+        let create = || {
+            Connection::open_with_flags(schema::plain_name(&path), flags)?.pragma_update(None, "journal_mode", "wal")
+        };
         create().map_err(|e| failed("making", &path, e))?;
         let store = Store::connect(root, path)?;
         // Nobody else sees it yet: it is made durable once, before it gets its name.

@@ -29,6 +29,8 @@ pub struct RunRow {
     pub attempts: u32,
     /// Of the latest attempt that got that far.
     pub ready: Option<Ready>,
+    /// What people call it, in alphabetical order.
+    pub tags: Vec<String>,
     /// When it became known, in ms since the Unix epoch.
     pub created: Millis,
 }

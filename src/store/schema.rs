@@ -14,6 +14,7 @@ pub const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0001.sql"),
     include_str!("migrations/0002.sql"),
     include_str!("migrations/0003.sql"),
+    include_str!("migrations/0004.sql"),
     include_str!("migrations/0005.sql"),
 ];
 
@@ -85,6 +86,14 @@ pub fn immutable_uri(path: &Path) -> OsString {
     OsString::from_vec(uri)
 }
 
+/// The name under which SQLite opens a file and nothing else: one that begins like a URI it would take for one.
+pub fn plain_name(path: &Path) -> OsString {
+    match path.as_os_str().as_bytes().starts_with(b"file:") {
+        true => Path::new(".").join(path).into(),
+        false => path.into(),
+    }
+}
+
 /// The path of a file that SQLite keeps beside the database.
 pub fn beside(path: &Path, suffix: &str) -> std::path::PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -133,5 +142,7 @@ mod tests {
     #[test]
     fn names_of_files_that_cannot_be_written() {
         assert_eq!(immutable_uri(Path::new("/a b/50%#?é/exp.db")), "file:/a b/50%25%23%3Fé/exp.db?immutable=1");
+        assert_eq!(plain_name(Path::new("file:a?b/exp.db")), "./file:a?b/exp.db");
+        assert_eq!(plain_name(Path::new("a file:/exp.db")), "a file:/exp.db");
     }
 }

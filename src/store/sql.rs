@@ -35,8 +35,12 @@ impl Store {
                 "only questions can be asked, which begin with SELECT, WITH, VALUES or EXPLAIN".into(),
             ));
         }
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
-        let name = if self.read_only { schema::immutable_uri(&self.path) } else { self.path.clone().into_os_string() };
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        // A path that begins like a URI is none.
+        let (name, flags) = match self.read_only {
+            true => (schema::immutable_uri(&self.path), flags | OpenFlags::SQLITE_OPEN_URI),
+            false => (schema::plain_name(&self.path), flags),
+        };
         let open = || {
             let connection = Connection::open_with_flags(name, flags)?;
             connection.busy_timeout(super::PATIENCE)?;
@@ -72,7 +76,7 @@ impl Store {
 
 /// What there is to ask, for hints.
 const VIEWS: &str =
-    "there are run, setting, metric, attempt, member, artifact: `SELECT * FROM run LIMIT 1` shows what one has";
+    "there are run, setting, metric, attempt, member, artifact, tag: `SELECT * FROM run LIMIT 1` shows what one has";
 
 /// About how much memory a value takes in an answer.
 fn size(value: ValueRef) -> usize {

@@ -12,7 +12,10 @@ use super::{
     lines::{News, news},
     reports,
 };
-use crate::base::{Result, files, folders::RunFolder};
+use crate::base::{
+    Result, files,
+    folders::{RunFolder, is_run},
+};
 
 impl Store {
     /// Takes in what all folders have new and forgets what has no folder any more. Does nothing to a store that is for
@@ -131,12 +134,8 @@ fn folder_names(path: &Path) -> Result<Vec<String>> {
         Err(e) => e.kind() != ErrorKind::NotFound,
     };
     let names = files::names(path)?.into_iter().filter_map(|name| name.into_string().ok());
+    let names = names.filter(|name| !name.starts_with(files::ASIDE)); // on its way out
     let mut names: Vec<String> = names.filter(is_folder).collect();
     names.sort_unstable();
     Ok(names)
-}
-
-/// Whether a folder under `runs/` is named like a run's.
-fn is_run(name: &str) -> bool {
-    name.len() == 16 && name.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -53,6 +53,18 @@ fn show(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
+/// Asks a person; `None` where nobody can be asked, since standard input or standard error is no terminal. Whoever says
+/// nothing, or anything but yes, says no.
+pub fn ask(question: &str) -> Option<bool> {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return None;
+    }
+    let _ = write!(std::io::stderr().lock(), "{} [y/N] ", visible(question));
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    Some(read.is_ok() && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
+}
+
 /// Shows an error as every command ends with it: what was being done, why it failed, what to do.
 pub fn error(e: &Error) {
     show(&paint(Colour::Red, "error: ", &visible(&e.to_string())));

@@ -116,6 +116,7 @@ pub fn dump(root: &Root) -> String {
         "SELECT id, name, points.step, attempt, value FROM points JOIN runs USING (run) ORDER BY id, name, points.step",
         "SELECT id, attempt, offset, message FROM warnings JOIN runs USING (run) ORDER BY id, attempt, offset",
         "SELECT id, path, kind, artifacts.step, bytes, blake3 FROM artifacts JOIN runs USING (run) ORDER BY id, path",
+        "SELECT id, tag FROM tags JOIN runs USING (run) ORDER BY id, tag",
         "SELECT name, journal, at, axes FROM experiments ORDER BY name",
         "SELECT name, position, id FROM members JOIN experiments USING (experiment) ORDER BY name, position",
         "SELECT file, offset, why FROM damage ORDER BY file, offset",

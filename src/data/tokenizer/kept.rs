@@ -1,21 +1,30 @@
 //! What a run's tokens mean, kept with the run: text can be turned into its tokens and back when its corpus, its spec or
 //! the token cache are gone or have changed.
 
-use std::path::Path;
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
 use super::{Source, Tokenizer, file::TokenizerFile};
 use crate::{
     base::{
-        Context, Error, Exit, Result, files,
+        Context, Error, Exit, Result,
+        files::{self, Lock},
         folders::{Root, RunFolder},
+        wait::Wait,
     },
     spec::config::TokenizerKind,
 };
 
 /// The version of the file.
 const FORMAT: u32 = 1;
+
+/// How long to wait for others who look after the files.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// `runs/<id>/tokenizer.json`.
 #[derive(PartialEq, Serialize, Deserialize)]
@@ -37,7 +46,9 @@ struct Kept {
 pub fn keep(source: &Source, alphabet: Option<String>, root: &Root, run: &RunFolder) -> Result<()> {
     let path = run.tokenizer();
     let mut kept = Kept { format: FORMAT, tokenizer: source.kind(), alphabet, file: None };
+    let mut _alone = None; // until the run refers to the file
     if let Source::File(file) = source {
+        _alone = alone(root)?;
         files::write_new(&root.tokenizer(file.hash()), file.content())?;
         kept.file = Some(file.hash().to_owned());
     }
@@ -45,6 +56,40 @@ pub fn keep(source: &Source, alphabet: Option<String>, root: &Root, run: &RunFol
     let mut text = serde_json::to_vec_pretty(&kept).doing(Exit::Unexpected, doing)?;
     text.push(b'\n');
     files::write_new(&path, &text).map(drop)
+}
+
+/// The lock of those who begin or cease to need the files of tokenizers. `None` where its holder does not get on: it is
+/// held for milliseconds, and not worth to wait long for.
+///
+/// # Errors
+/// [`Exit::Store`] where it cannot be tried.
+pub fn alone(root: &Root) -> Result<Option<Lock>> {
+    let wait = Wait { what: "looks after the files of tokenizers", patience: PATIENCE, is_asked: &|| false };
+    wait.take(&root.tokenizers_lock())
+}
+
+/// The hash of the tokenizer's file that a run refers to; `None` where it needs none.
+///
+/// # Errors
+/// [`Exit::Store`] where that cannot be told.
+pub fn kept_file(run: &RunFolder) -> Result<Option<String>> {
+    Ok(read(run)?.and_then(|kept| kept.file))
+}
+
+/// The files of tokenizers to which none of these runs refers.
+///
+/// # Errors
+/// [`Exit::Store`] where it cannot be told what a run refers to.
+pub fn unused(root: &Root, runs: &[RunFolder]) -> Result<Vec<PathBuf>> {
+    let used = runs.iter().map(kept_file).collect::<Result<HashSet<_>>>()?;
+    let mut unused = Vec::new();
+    for name in files::names(&root.tokenizers())? {
+        let hash = name.to_str().and_then(|name| name.strip_suffix(".json"));
+        let hash = hash.filter(|hash| blake3::Hash::from_hex(hash).is_ok()).map(str::to_owned);
+        unused.extend(hash.filter(|hash| !used.contains(&Some(hash.clone()))).map(|hash| root.tokenizer(&hash)));
+    }
+    unused.sort();
+    Ok(unused)
 }
 
 /// The tokenizer that is kept with a run; `None` where none is. Errors as [`kept_source`].
@@ -138,9 +183,9 @@ mod tests {
         runs.iter().for_each(|run| keep(&source(), None, &root, run).unwrap());
         std::fs::remove_file(&path).unwrap();
         assert_eq!(kept(&root, &runs[1]).unwrap().unwrap().encode("b a").unwrap(), [1, 0]);
-        let stored: Vec<_> = std::fs::read_dir(root.runs().join("tokenizers")).unwrap().flatten().collect();
-        assert_eq!(stored.len(), 1);
-        std::fs::write(stored[0].path(), "{}").unwrap();
+        let stored = unused(&root, &[]).unwrap();
+        assert_eq!((stored.len(), unused(&root, &runs[1..]).unwrap()), (1, vec![]));
+        std::fs::write(&stored[0], "{}").unwrap();
         let error = kept(&root, &runs[0]).err().unwrap();
         assert!(error.to_string().contains("not what was kept"), "{error}");
     }

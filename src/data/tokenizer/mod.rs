@@ -16,7 +16,7 @@ use self::{bytes::Bytes, chars::Chars, gpt2::Gpt2, ids::Ids};
 pub use self::{
     file::TokenizerFile,
     gpt2::GPT2_EOT,
-    kept::{differ, keep, kept, kept_source},
+    kept::{alone, differ, keep, kept, kept_file, kept_source, unused},
     stream::TextStream,
 };
 use crate::{

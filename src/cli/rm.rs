@@ -1,0 +1,331 @@
+//! `exp rm RUN|EXPERIMENT…`: takes runs away, and experiments with the runs that are no other's. Says first what will go
+//! and what stays, and asks.
+
+use std::{collections::BTreeSet, fs, io::ErrorKind, path::PathBuf, time::Duration};
+
+use serde_json::json;
+
+use super::{columns::Columns, needed_store, refresh, run::shown};
+use crate::{
+    base::{Context, Error, Exit, Result, RunId, files, folders::Root},
+    event::RunState,
+    report,
+    spec::expr::Expr,
+    store::{
+        RunRow, Store,
+        remove::{self, Remover},
+    },
+    ui::{
+        self,
+        format::{self, plural},
+        table::{self, numbers, words},
+    },
+};
+
+/// Arguments of `exp rm`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Runs, by any unique prefix of their ids, and experiments
+    #[arg(value_name = "RUN|EXPERIMENT", required_unless_present = "condition")]
+    what: Vec<String>,
+
+    /// All runs of which this holds as well: 'experiment == none', 'state == failed and step < 100'
+    #[arg(long = "where", value_name = "CONDITION")]
+    condition: Option<String>,
+
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+
+    /// Say what would go, and remove nothing
+    #[arg(long, conflicts_with = "yes")]
+    dry_run: bool,
+
+    /// Print what goes and what stays as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How many runs are listed one by one.
+const LISTED: usize = 20;
+
+/// How long to wait for the index in the end: what is gone from the folders, the next command forgets as well.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Runs the command.
+pub fn run(root: &Root, args: &Args) -> Result<Exit> {
+    let condition = args.condition.as_ref().map(|text| Expr::condition(text, &Columns)).transpose()?;
+    let mut store = needed_store(root)?;
+    let going = Going::find(&store, root, &args.what, condition.as_ref())?;
+    if going.runs.is_empty() && going.experiments.is_empty() {
+        ui::note("no run is so");
+        return Ok(Exit::Done);
+    }
+    going.check(&store, root)?;
+    if args.json {
+        ui::print_json(&going.json(args.dry_run));
+    } else {
+        ui::print(&going.table(&store)?);
+        going.notes(root).iter().for_each(|line| ui::note(line));
+    }
+    if args.dry_run {
+        ui::note(&format!("would remove {}", going.sum()));
+        return Ok(Exit::Done);
+    }
+    match args.yes || ui::ask(&format!("remove {}?", going.sum())).ok_or_else(|| nobody(&going))? {
+        true => going.remove(root)?,
+        false => {
+            ui::note("nothing was removed");
+            return Ok(Exit::Interrupted);
+        }
+    }
+    refresh(&mut store, PATIENCE)?;
+    ui::note(&format!("removed {}", going.sum()));
+    let shown_in = going.shown_in();
+    if !shown_in.is_empty() {
+        ui::note(&format!("the report of {} still shows them, until `exp report` draws it again", shown_in.join(", ")));
+    }
+    Ok(Exit::Done)
+}
+
+fn nobody(going: &Going) -> Error {
+    Error::new(Exit::Usage, format!("removing {}", going.sum()), "nobody can be asked: this is no terminal")
+        .hint("`--yes` removes without asking, `--dry-run` only says what would go")
+}
+
+/// What will go, and what stays of what was named.
+struct Going {
+    /// The latest first, so that none goes before one that begins with its weights.
+    runs: Vec<(RunRow, u64)>,
+    experiments: Vec<Report>,
+    /// Runs of the experiments that are others' too.
+    staying: Vec<RunRow>,
+}
+
+/// An experiment, and what there is of its report.
+struct Report {
+    experiment: String,
+    folder: PathBuf,
+    /// What goes of the report: files that `exp` wrote, or the link that stands in the folder's place.
+    own: Vec<PathBuf>,
+    /// Bytes of that.
+    bytes: u64,
+    /// The names of what a person put there.
+    foreign: Vec<String>,
+}
+
+impl Report {
+    fn of(root: &Root, experiment: &str) -> Result<Self> {
+        let folder = root.report(experiment);
+        let mut report = Self { experiment: experiment.into(), folder, own: vec![], bytes: 0, foreign: vec![] };
+        match report.folder.symlink_metadata() {
+            Err(_) => return Ok(report),
+            Ok(metadata) if !metadata.is_dir() => report.own.push(report.folder.clone()),
+            Ok(_) => {
+                for name in files::names(&report.folder)? {
+                    let path = report.folder.join(&name);
+                    let name = name.to_string_lossy().into_owned();
+                    let is_own = report::is_own(&name) || name.starts_with(files::ASIDE);
+                    match is_own && path.symlink_metadata().is_ok_and(|m| !m.is_dir()) {
+                        true => report.own.push(path),
+                        false => report.foreign.push(name),
+                    }
+                }
+            }
+        }
+        report.foreign.sort();
+        report.bytes = report.own.iter().map(|path| files::size(path)).sum();
+        Ok(report)
+    }
+
+    fn remove(&self) -> Result<()> {
+        let remove = || -> std::io::Result<()> {
+            for path in &self.own {
+                match fs::remove_file(path) {
+                    Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
+                    _ => {}
+                }
+            }
+            let is_empty_folder = self.foreign.is_empty() && self.folder.symlink_metadata().is_ok_and(|m| m.is_dir());
+            if is_empty_folder { fs::remove_dir(&self.folder) } else { Ok(()) }
+        };
+        remove().doing(Exit::Store, || format!("removing the report {}", self.folder.display()))
+    }
+}
+
+impl Going {
+    fn find(store: &Store, root: &Root, what: &[String], condition: Option<&Expr>) -> Result<Self> {
+        let (mut named, mut experiments) = (BTreeSet::new(), BTreeSet::new());
+        for what in what {
+            if what.is_empty() {
+                // The beginning of every id; probably a variable of a script that is not set.
+                return Err(Error::new(Exit::Usage, "looking for what to remove", "an empty name names nothing"));
+            }
+            match (store.find(what), store.experiment(what)) {
+                (Ok(row), Err(_)) => drop(named.insert(row.id)),
+                (Err(_), Ok(experiment)) => drop(experiments.insert(experiment.name)),
+                (Ok(row), Ok(_)) => return Err(ambiguous(what, &row.id)),
+                (Err(error), Err(_)) => return Err(error),
+            }
+        }
+        let (mut runs, mut staying) = (Vec::new(), Vec::new());
+        for row in store.runs(None)? {
+            let is_so = condition.is_some_and(|c| c.holds(&|index| Columns::value(index, &row)));
+            let (mut of_these, mut of_others) = (row.experiments.clone(), row.experiments.clone());
+            of_these.retain(|name| experiments.contains(name));
+            of_others.retain(|name| !experiments.contains(name));
+            match named.contains(&row.id) || is_so || (!of_these.is_empty() && of_others.is_empty()) {
+                true => runs.push((files::size(root.run(&row.id).path()), row)),
+                false if !of_these.is_empty() => staying.push(row),
+                false => {}
+            }
+        }
+        let runs = runs.into_iter().map(|(bytes, row)| (row, bytes)).collect();
+        let experiments = experiments.iter().map(|name| Report::of(root, name)).collect::<Result<_>>()?;
+        Ok(Self { runs, experiments, staying })
+    }
+
+    fn ids(&self) -> Vec<RunId> {
+        self.runs.iter().map(|(row, _)| row.id).collect()
+    }
+
+    /// Refuses while any of the runs is trained, or one that stays needs one of them.
+    fn check(&self, store: &Store, root: &Root) -> Result<()> {
+        let ids = self.ids();
+        let doing = || format!("removing {}", self.sum());
+        let listed = |runs: &[RunId]| runs.iter().map(RunId::short).collect::<Vec<_>>().join(", ");
+        let trained = remove::trained(root, &ids)?;
+        if !trained.is_empty() {
+            let are = if trained.len() == 1 { "is" } else { "are" };
+            let why = format!("{} {are} being trained: {}", plural(trained.len(), "run"), listed(&trained));
+            let stop = trained.iter().map(|run| format!("`exp cancel {}`", run.short())).collect::<Vec<_>>().join(", ");
+            return Err(Error::new(Exit::Usage, doing(), why).hint(format!("{stop} first: nothing was removed")));
+        }
+        for row in store.runs(None)? {
+            let Some(from) = &row.config.run.init_from else { continue };
+            let needed = ids.iter().find(|id| id.to_string() == *from);
+            if let Some(needed) = needed.filter(|_| row.state != RunState::Done && !ids.contains(&row.id)) {
+                let (needed, by) = (needed.short(), row.id.short());
+                let why = format!("run {by}, which is {}, begins with the weights of {needed}", row.state.word());
+                return Err(Error::new(Exit::Usage, doing(), why)
+                    .hint(format!("finish {by} first, or remove it as well: nothing was removed")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The runs, and then what else there is of the experiments: who is killed in between does the rest by the same
+    /// command.
+    fn remove(&self, root: &Root) -> Result<()> {
+        let remover = Remover::new(root, &self.ids())?;
+        self.runs.iter().try_for_each(|(row, _)| remover.run(&row.id))?;
+        for report in &self.experiments {
+            report.remove()?;
+            remover.experiment(&report.experiment)?;
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.runs.iter().map(|(_, bytes)| bytes).sum::<u64>()
+            + self.experiments.iter().map(|report| report.bytes).sum::<u64>()
+    }
+
+    /// `the experiment tiny and 3 runs, 1.20 MiB`.
+    fn sum(&self) -> String {
+        let names: Vec<&str> = self.experiments.iter().map(|report| report.experiment.as_str()).collect();
+        let experiments = match &names[..] {
+            [] => None,
+            [one] => Some(format!("the experiment {one}")),
+            some => Some(format!("the experiments {}", some.join(", "))),
+        };
+        let runs = match &self.runs[..] {
+            [] => None,
+            [(row, _)] => Some(format!("the run {}", row.id.short())),
+            some => Some(plural(some.len(), "run")),
+        };
+        let parts: Vec<String> = experiments.into_iter().chain(runs).collect();
+        format!("{}, {}", parts.join(" and "), format::bytes(self.bytes()))
+    }
+
+    fn table(&self, store: &Store) -> Result<String> {
+        if self.runs.is_empty() {
+            return Ok(String::new());
+        }
+        let digits = store.shortest(&self.ids())?;
+        let row = |(row, bytes): &(RunRow, u64)| {
+            vec![
+                row.id.to_string()[..digits].to_owned(),
+                row.experiments.join(", "),
+                row.state.word().to_owned(),
+                format!("{}/{}", row.step, row.config.train.steps),
+                format::bytes(*bytes),
+            ]
+        };
+        let mut rows: Vec<Vec<String>> = self.runs.iter().take(LISTED).map(row).collect();
+        if let Some(more) = self.runs.len().checked_sub(LISTED).filter(|more| *more > 0) {
+            let bytes = self.runs[LISTED..].iter().map(|(_, bytes)| bytes).sum();
+            rows.push(vec![format!("{more} more"), String::new(), String::new(), String::new(), format::bytes(bytes)]);
+        }
+        let columns = [words("run"), words("experiments"), words("state"), numbers("step"), numbers("size")];
+        Ok(table::render(&columns, &rows))
+    }
+
+    /// What else goes, and what stays.
+    fn notes(&self, root: &Root) -> Vec<String> {
+        let mut lines = Vec::new();
+        for report in &self.experiments {
+            lines.push(format!("goes:  {}", shown(&root.experiment(&report.experiment))));
+            let is_link = report.own.first() == Some(&report.folder);
+            match report.own.len() {
+                0 => {}
+                _ if is_link => lines.push(format!("goes:  {}, a link; not what it leads to", shown(&report.folder))),
+                n => lines.push(format!(
+                    "goes:  {}, {}, {}",
+                    shown(&report.folder),
+                    plural(n, "file"),
+                    format::bytes(report.bytes)
+                )),
+            }
+            if !report.foreign.is_empty() {
+                let names = report.foreign.join(", ");
+                lines.push(format!("stays: {}: not written by exp: {names}", shown(&report.folder)));
+            }
+        }
+        let staying = |row: &RunRow| {
+            let others = row.experiments.iter().filter(|name| !self.experiments.iter().any(|r| r.experiment == **name));
+            let others: Vec<&str> = others.map(String::as_str).collect();
+            format!("stays: run {}, which is of {} too", row.id.short(), others.join(", "))
+        };
+        lines.extend(self.staying.iter().take(LISTED).map(staying));
+        if let Some(more) = self.staying.len().checked_sub(LISTED).filter(|more| *more > 0) {
+            lines.push(format!("stays: {} more that are of other experiments too", plural(more, "run")));
+        }
+        lines
+    }
+
+    /// The experiments that stay, in whose reports runs may be that go.
+    fn shown_in(&self) -> Vec<String> {
+        let all = self.runs.iter().flat_map(|(row, _)| &row.experiments).collect::<BTreeSet<_>>().into_iter();
+        all.filter(|name| !self.experiments.iter().any(|report| report.experiment == **name)).cloned().collect()
+    }
+
+    fn json(&self, is_dry: bool) -> serde_json::Value {
+        let paths = |of: fn(&Report) -> Vec<String>| self.experiments.iter().flat_map(of).collect::<Vec<_>>();
+        let foreign = |r: &Report| r.foreign.iter().map(|name| format!("reports/{}/{name}", r.experiment)).collect();
+        json!({
+            "dry_run": is_dry,
+            "runs": self.runs.iter().map(|(row, bytes)| json!({"id": row.id, "bytes": bytes})).collect::<Vec<_>>(),
+            "experiments": paths(|r| vec![r.experiment.clone()]),
+            "bytes": self.bytes(),
+            "staying_runs": self.staying.iter().map(|row| row.id).collect::<Vec<_>>(),
+            "staying_files": paths(foreign),
+        })
+    }
+}
+
+fn ambiguous(what: &str, run: &RunId) -> Error {
+    let why = format!("it is an experiment, and the beginning of the run {}", &run.to_string()[..16]);
+    Error::new(Exit::Usage, format!("removing {what:?}"), why)
+        .hint("more digits name the run; `--where` names the runs of the experiment: '\"NAME\" in experiments'")
+}
