@@ -80,8 +80,8 @@ pub static COLUMNS: &[Column] = &[
     Column {
         name: "bits_per_char",
         kind: Kind::Number,
-        value: |r| number(bits_per_char(r)),
-        show: |r| dash(bits_per_char(r).map(|b| format!("{b:.3}"))),
+        value: |r| number(r.bits_per_char()),
+        show: |r| dash(r.bits_per_char().map(|b| format!("{b:.3}"))),
     },
     Column {
         name: "tokens_per_second",
@@ -222,10 +222,4 @@ fn params(r: &RunRow) -> Option<f64> {
 /// Whether its weights were trained by another program.
 pub fn is_imported(r: &RunRow) -> bool {
     r.ready.as_ref().is_some_and(|ready| ready.engine == IMPORT)
-}
-
-/// The best validation loss in bits per character.
-pub fn bits_per_char(r: &RunRow) -> Option<f64> {
-    let ready = r.ready.as_ref()?;
-    Some(r.best?.1 / std::f64::consts::LN_2 / ready.chars_per_token)
 }

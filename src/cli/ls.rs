@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::{
-    columns::{Columns, Shown, bits_per_char, is_imported},
+    columns::{Columns, Shown, is_imported},
     current_store, json, needed_store,
     run::shown,
 };
@@ -157,7 +157,7 @@ pub fn table(store: &Store, rows: &[RunRow]) -> Result<String> {
             }
             row.push(format!("{}/{}", r.step, r.config.train.steps));
             row.push(format::loss(r.best.map(|b| b.1)));
-            row.push(bits_per_char(r).map_or("–".into(), |b| format!("{b:.3}")));
+            row.push(r.bits_per_char().map_or("–".into(), |b| format!("{b:.3}")));
             row.push(r.tokens_per_second.map_or("–".into(), format::count));
             row.push(state(r));
             row.extend(are_tagged.then(|| format::short(&r.tags.join(", "), 48)));

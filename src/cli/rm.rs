@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{columns::Columns, needed_store, refresh, run::shown};
 use crate::{
-    base::{Context, Error, Exit, Result, RunId, files, folders::Root},
+    base::{Context, Error, Exit, Result, RunId, files, folders::Root, manifest::Manifest},
     event::RunState,
     report,
     spec::expr::Expr,
@@ -122,10 +122,12 @@ impl Report {
             Err(_) => return Ok(report),
             Ok(metadata) if !metadata.is_dir() => report.own.push(report.folder.clone()),
             Ok(_) => {
+                let named = Manifest::read(&report.folder).map_or_else(|_| Vec::new(), |manifest| manifest.files);
                 for name in files::names(&report.folder)? {
                     let path = report.folder.join(&name);
                     let name = name.to_string_lossy().into_owned();
-                    let is_own = report::is_own(&name) || name.starts_with(files::ASIDE);
+                    let is_named = named.iter().any(|file| file.name == name);
+                    let is_own = is_named || report::is_own(&name) || name.starts_with(files::ASIDE);
                     match is_own && path.symlink_metadata().is_ok_and(|m| !m.is_dir()) {
                         true => report.own.push(path),
                         false => report.foreign.push(name),

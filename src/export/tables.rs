@@ -138,13 +138,17 @@ const fn required(name: &'static str, kind: Kind, cell: fn(&RunRow) -> Cell) -> 
 const FIELDS: &[Field] = &[
     required("id", Kind::Text, |r| Cell::Text(r.id.to_string().into())),
     field("experiment", Kind::Text, |r| text(r.experiments.first().map(String::as_str))),
+    field("tags", Kind::Text, |r| match r.tags.join(", ") {
+        tags if tags.is_empty() => Cell::None,
+        tags => Cell::Text(tags.into()),
+    }),
     required("state", Kind::Text, |r| Cell::Text(r.state.word().into())),
     field("why", Kind::Text, |r| text(r.state.why())),
     required("step", Kind::Integer, |r| integer(r.step)),
     field("best_val_loss", Kind::Float, |r| float(r.best.map(|(_, loss)| loss))),
     field("best_step", Kind::Integer, |r| r.best.map_or(Cell::None, |(step, _)| integer(step))),
     field("last_val_loss", Kind::Float, |r| float(r.last_val_loss)),
-    field("bits_per_char", Kind::Float, |r| float(bits_per_char(r))),
+    field("bits_per_char", Kind::Float, |r| float(r.bits_per_char())),
     field("tokens_per_second", Kind::Float, |r| float(r.tokens_per_second)),
     field("params", Kind::Integer, |r| r.ready.as_ref().map_or(Cell::None, |ready| integer(ready.params))),
     required("attempts", Kind::Integer, |r| Cell::Integer(r.attempts.into())),
@@ -180,11 +184,6 @@ fn cell(value: Value, kind: Kind) -> Cell<'static> {
         (Value::Number(n), _) => float(n.as_f64()),
         _ => Cell::None,
     }
-}
-
-/// The best validation loss in bits per character.
-fn bits_per_char(row: &RunRow) -> Option<f64> {
-    Some(row.best?.1 / std::f64::consts::LN_2 / row.ready.as_ref()?.chars_per_token)
 }
 
 fn text(text: Option<&str>) -> Cell<'_> {

@@ -73,8 +73,8 @@ fn files(frame: &Frame) -> Result<Vec<(String, Vec<u8>)>> {
     Ok(files)
 }
 
-/// Whether a file of an experiment's report is one that reports of this version or an earlier one have: a picture, a
-/// table, or what names them. All others are a person's own.
+/// Whether a file of an experiment's report is a manifest, or a picture or a table as reports had them before there were
+/// manifests. What is neither that nor in the manifest is a person's own.
 pub fn is_own(name: &str) -> bool {
     let is_picture = name.starts_with("loss_vs_")
         || ["ablation.", "learning_curves.", "throughput."].iter().any(|p| name.starts_with(p));

@@ -35,6 +35,13 @@ pub struct RunRow {
     pub created: Millis,
 }
 
+impl RunRow {
+    /// The best validation loss in bits per character.
+    pub fn bits_per_char(&self) -> Option<f64> {
+        Some(self.best?.1 / std::f64::consts::LN_2 / self.ready.as_ref()?.chars_per_token)
+    }
+}
+
 /// One try at a run.
 #[derive(Clone, Debug)]
 pub struct AttemptRow {

@@ -1,8 +1,6 @@
 //! Reconciles the index with all folders. Looks at sizes first: where nothing changed, nothing is read or locked.
 
-use std::{collections::HashMap, io::ErrorKind, path::Path, time::Duration};
-
-use rayon::prelude::*;
+use std::{collections::HashMap, io::ErrorKind, panic::resume_unwind, path::Path, thread, time::Duration};
 
 use super::{
     PATIENCE, Store,
@@ -14,7 +12,7 @@ use super::{
 };
 use crate::base::{
     Result, files,
-    folders::{RunFolder, is_run},
+    folders::{Root, RunFolder, is_run},
 };
 
 impl Store {
@@ -55,17 +53,7 @@ impl Store {
     fn sync_runs(&mut self, names: &[String]) -> Result<()> {
         let root = self.root.clone();
         let mut known = self.read(Known::all)?;
-        // Where there are many, most of the time goes into asking the system for sizes.
-        let looked_at = names.par_iter().map(|name| {
-            let folder = RunFolder::new(root.runs().join(name));
-            let is_behind = match known.get(name) {
-                Some(known) => known.is_behind(&folder),
-                None => folder.config().try_exists().unwrap_or(true), // why it cannot be read is to be said
-            };
-            is_behind.then_some(folder)
-        });
-        let behind: Vec<RunFolder> = looked_at.collect::<Vec<_>>().into_iter().flatten().collect();
-        for folder in behind {
+        for folder in behind(&root, names, &known) {
             self.write(|index| ingest::take_run(index, &root, &folder))?;
         }
         names.iter().for_each(|name| drop(known.remove(name)));
@@ -124,6 +112,29 @@ impl Store {
         }
         self.write(|index| gone.iter().try_for_each(|damage| repaired(index, &damage.file)))
     }
+}
+
+/// The folders of runs that have what the index does not know. Where there are many runs, most of the time goes into asking
+/// the system for sizes, which several threads do faster than one.
+fn behind(root: &Root, names: &[String], known: &HashMap<String, Known>) -> Vec<RunFolder> {
+    const LOOKERS: usize = 4;
+    const FEW: usize = 64;
+    let look = |names: &[String]| -> Vec<RunFolder> {
+        let folders = names.iter().map(|name| (known.get(name), RunFolder::new(root.runs().join(name))));
+        let is_behind = |(known, folder): &(Option<&Known>, RunFolder)| match known {
+            Some(known) => known.is_behind(folder),
+            None => folder.config().try_exists().unwrap_or(true), // why it cannot be read is to be said
+        };
+        folders.filter(is_behind).map(|(_, folder)| folder).collect()
+    };
+    if names.len() <= FEW {
+        return look(names);
+    }
+    thread::scope(|scope| {
+        let lookers = names.chunks(names.len().div_ceil(LOOKERS)).map(|some| scope.spawn(move || look(some)));
+        let lookers: Vec<_> = lookers.collect(); // all are at work before we wait for the first
+        lookers.into_iter().flat_map(|looker| looker.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    })
 }
 
 /// The folders in a folder, sorted; none where it is absent. Names that are not UTF-8 are not ours.

@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use exp::{
     base::{RunId, clock::Millis},
-    event::{Eval, Event, FileRef, Outcome, Ready, Sampled, Started, Step},
+    event::{Eval, Event, FileRef, Note, Outcome, Ready, Sampled, Started, Step},
     store::Store,
 };
 use home::Home;
@@ -62,6 +62,9 @@ fn made() -> (Home, Lab, Vec<RunId>) {
         step(3, 9.0, 9.0),
     ];
     home.append(&ids[0], 1, &first);
+    for tag in ["look at this", "100 %"] {
+        store.note(&ids[0], &Note::Tagged { at: 1, tag: tag.into() }).unwrap();
+    }
     let text = "one\n# two\n";
     let path = home.root.run(&ids[0]).sample(4, 2);
     fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -39,6 +39,7 @@ fn runs(store: &Store, experiment: &str) -> Vec<Row> {
         let named = [
             ("id", r.id.to_string()),
             ("experiment", experiment.to_owned()),
+            ("tags", r.tags.join(", ")),
             ("state", r.state.word().to_owned()),
             ("why", r.state.why().unwrap_or_default().to_owned()),
             ("step", r.step.to_string()),
@@ -151,7 +152,7 @@ fn tables_say_what_the_store_says() {
         assert_eq!(read(&to.join(format!("metrics.{format}"))), metrics, "{format}");
     }
     let head = fs::read_to_string(home.root.path().join("csv/runs.csv")).unwrap();
-    assert!(head.starts_with("id,experiment,state,why,step,best_val_loss,"), "{head}");
+    assert!(head.starts_with("id,experiment,tags,state,why,step,best_val_loss,"), "{head}");
 }
 
 #[test]

@@ -58,7 +58,9 @@ fn tags_stand_in_the_folders_and_survive_the_index() {
 
     // An older version of `exp` takes the journal in, and passes over what it does not know.
     let index = rusqlite::Connection::open(home.lab.root.database()).unwrap();
-    index.execute_batch("DROP VIEW tag; DROP TABLE tags; PRAGMA user_version = 3").unwrap();
+    index
+        .execute_batch("DROP VIEW tag; DROP TABLE tags; DROP TABLE used; DROP TABLE reports; PRAGMA user_version = 3")
+        .unwrap();
     drop(index);
     assert_eq!(home.json(&["ls", "tiny"]), listed);
     assert!(Store::open(&home.lab.root).unwrap().damage().unwrap().is_empty());
