@@ -138,3 +138,45 @@ fn an_index_that_is_damaged_is_named() {
     assert_eq!(output.status.code(), Some(5), "{said}");
     assert!(said.contains("exp.db") && said.contains("exp store rebuild"), "{said}");
 }
+
+#[test]
+fn what_runs_share_is_on_the_disk_once_and_known_by_each_with_its_hash() {
+    let dir = tempfile::tempdir().unwrap();
+    let lab = trained(dir.path());
+    let parent = lab.rows()[0].id;
+    let child =
+        format!("{}run: {{device: cpu, init_from: {parent}}}\n", SPEC.replace("run: {device: cpu}\nseeds: 2\n", ""));
+    assert_eq!(lab.run(&child).0, Some(0));
+
+    let store = lab.store();
+    let used = |kind: &str| -> Vec<(String, String)> {
+        let all = store.runs(None).unwrap().into_iter().flat_map(|row| store.artifacts(&row.id).unwrap());
+        all.filter(|file| file.kind == kind).map(|file| (file.path, file.blake3.unwrap())).collect()
+    };
+    for (kind, uses, files) in [("corpus", 3 * 2, 2), ("weights", 1, 1), ("tokenizer", 0, 0)] {
+        let all = used(kind);
+        let distinct: std::collections::BTreeSet<_> = all.iter().cloned().collect();
+        assert_eq!((all.len(), distinct.len()), (uses, files), "{kind}: {all:?}");
+        for (path, hash) in distinct {
+            let content = fs::read(lab.root.path().join(path)).unwrap();
+            assert_eq!(hash, blake3::hash(&content).to_hex().to_string());
+        }
+    }
+    let (weights, _) = used("weights").remove(0);
+    let best = checkpoints::list(&lab.root.run(&parent)).unwrap();
+    assert!(best.iter().any(|saved| weights == lab.root.relative(&saved.path.join("model.safetensors"))), "{weights}");
+
+    // The same by SQL, and from the folders alone.
+    let ask = || {
+        let query = "SELECT kind, count(*), count(DISTINCT path) FROM artifact GROUP BY kind ORDER BY kind";
+        let output = lab.exp(&["sql", query, "--csv"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let before = ask();
+    assert!(
+        before.contains("corpus,6,2\n") && before.contains("weights,1,1\n") && before.contains("report,"),
+        "{before}"
+    );
+    assert_eq!(answer(lab.exp(&["store", "rebuild"]).output().unwrap()).0, Some(0));
+    assert_eq!(ask(), before);
+}
