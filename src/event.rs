@@ -20,7 +20,7 @@ pub enum Event {
         checkpoint: String,
     },
     /// Checkpoints were moved aside, since they are of no use: damaged, void, or failed to load too often.
-    Dropped {
+    MovedAside {
         /// When, in ms since the Unix epoch.
         at: Millis,
         /// Their folders, relative to the run's.
@@ -355,7 +355,7 @@ pub enum Note {
         attempt: u32,
     },
     /// Checkpoints were removed, to keep to what the experiment may take of the disk.
-    Dropped {
+    Removed {
         /// When, in ms since the Unix epoch.
         at: Millis,
         /// Their folders, relative to the run's.

@@ -95,7 +95,7 @@ fn an_experiment_keeps_to_its_bytes_whatever_its_runs_would_keep() {
     // One run says how much a checkpoint takes.
     assert_eq!(lab.run(&format!("{SPEC}checkpoint: {{every: 100}}\n")).0, Some(0));
     let one = bytes(&checkpoints::list(&lab.folder()).unwrap()[0].path);
-    let estimated = one + (64 << 10); // what is set aside for names and state counts for the limit
+    let estimated = one + (20 << 10); // what a state and the names of tensors may take counts for the limit
     let most = 5 * 2 * estimated;
     let many = format!(
         "checkpoint: {{every: 5, keep_last: 9, keep_best: 9, max_bytes: {most}}}\ngrid: {{lr: [2e-3, 3e-3, 4e-3, 5e-3, 6e-3]}}\n"
@@ -110,16 +110,33 @@ fn an_experiment_keeps_to_its_bytes_whatever_its_runs_would_keep() {
     let all: u64 = members.iter().map(|folder| bytes(&folder.checkpoints())).sum();
     assert!(all <= most + 5 * 4096, "{all} of {most}");
 
-    // A spec that allows less takes effect on what is there, and the index hears of it.
+    // A spec that allows less takes effect on what is there, and the index and the pointers hear of it. The best stays.
     let less = 5 * estimated;
-    let few = many.replace(&most.to_string(), &less.to_string());
-    assert_eq!(lab.run(&format!("{SPEC}{few}")).0, Some(0));
-    let members = lab.store().runs(Some("keep")).unwrap();
-    for row in &members {
-        let saved = checkpoints::list(&lab.root.run(&row.id)).unwrap();
-        assert_eq!(saved.len(), 1, "{saved:?}");
+    let few = many.replace(&most.to_string(), &less.to_string()).replace("keep_best: 9", "keep_best: 0");
+    let (code, said) = lab.run(&format!("{SPEC}{few}"));
+    assert!(code == Some(0) && said.contains("5 checkpoints removed, to keep to `checkpoint.max_bytes`"), "{said}");
+    for folder in &members {
+        let saved = checkpoints::list(folder).unwrap();
+        let [only] = &saved[..] else { panic!("{saved:?}") };
+        for pointer in ["best", "last"] {
+            assert_eq!(fs::read_to_string(folder.checkpoints().join(pointer)).unwrap().trim(), only.name());
+        }
+    }
+    for row in lab.store().runs(Some("keep")).unwrap() {
         let told = lab.store().artifacts(&row.id).unwrap();
         assert_eq!(told.iter().filter(|file| file.path.ends_with("/model.safetensors")).count(), 1);
+    }
+    // A run whose best checkpoint was given up says so, and nobody begins with others unsaid.
+    let given_up = members.iter().find(|folder| {
+        let row = lab.store().find(&folder.name()).unwrap();
+        row.best.unwrap().0 != 100
+    });
+    if let Some(folder) = given_up {
+        let sampled = lab::answer(lab.exp(&["sample", &folder.name(), "--tokens", "3"]).output().unwrap());
+        assert!(
+            sampled.0 == Some(0) && sampled.1.contains("is not kept: this is the one after step 100"),
+            "{sampled:?}"
+        );
     }
 }
 
@@ -129,7 +146,10 @@ fn what_could_not_keep_a_checkpoint_each_is_refused_before_it_begins() {
     let lab = Lab::at(dir.path());
     let (code, said) = lab.run(&format!("{SPEC}checkpoint: {{max_bytes: 100000}}\nseeds: 5\n"));
     assert_eq!(code, Some(3), "{said}");
-    assert!(said.contains("max_bytes: 100000") && said.contains("its 5 runs need"), "{said}");
+    assert!(
+        said.contains("max_bytes: 100000") && said.contains("and the best of each of its 5 runs takes up to"),
+        "{said}"
+    );
     assert!(lab.folders().is_empty());
 }
 

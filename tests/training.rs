@@ -185,7 +185,7 @@ impl Log {
                 Event::Eval(eval) => self.evals.push(eval),
                 Event::Checkpointed(saved) => self.saved.push(saved),
                 Event::Warning { message, .. } => self.warnings.push(message),
-                Event::Loading { .. } => {}
+                Event::MovedAside { .. } | Event::Loading { .. } => {}
                 other => panic!("the loop emits no {other:?}"),
             }
         }

@@ -102,21 +102,77 @@ fn everything_that_is_damaged_or_missing_is_named_and_nothing_else() {
 }
 
 #[test]
-fn a_run_that_was_stopped_and_a_log_of_an_older_version_are_whole() {
+fn what_is_taken_away_is_missed_and_what_nobody_has_read_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let lab = trained(dir.path());
-    let folder = lab.folder();
-    // Killed in the middle of a line.
-    let events = fs::read_to_string(folder.events(1)).unwrap();
-    let lines: Vec<&str> = events.lines().collect();
-    fs::write(folder.events(1), lines[..lines.len() - 1].join("\n") + "\n{\"event\":\"fini").unwrap();
-    assert_eq!(verify(&lab, &[]), (Some(0), vec![]), "a line without its end is not there yet");
-    let last: serde_json::Value = serde_json::from_str(lines[lines.len() - 1]).unwrap();
-    assert_eq!(last["event"], "finished");
-    let mut unsealed = last.clone();
-    assert!(unsealed.as_object_mut().unwrap().remove("blake3").is_some(), "{last}");
-    fs::write(folder.events(1), lines[..lines.len() - 1].join("\n") + "\n" + &unsealed.to_string() + "\n").unwrap();
+    let [one, other] = &lab.folders()[..] else { panic!("two runs") };
+    let whole = tempfile::tempdir().unwrap();
+    lab::copy(lab.root.runs().as_path(), &whole.path().join("runs"));
+    let put_back = || {
+        fs::remove_dir_all(lab.root.runs()).unwrap();
+        lab::copy(&whole.path().join("runs"), &lab.root.runs());
+        assert_eq!(verify(&lab, &[]), (Some(0), vec![]));
+    };
+    let named = |path: &Path, what: &str| (lab.root.relative(path), what.to_owned());
+
+    // The last line, with its end.
+    let events = fs::read_to_string(one.events(1)).unwrap();
+    let cut = events.trim_end().rsplit_once('\n').unwrap().0.to_owned() + "\n";
+    fs::write(one.events(1), &cut).unwrap();
+    assert_eq!(verify(&lab, &[]), (Some(5), vec![named(&one.events(1), "damaged")]));
+    // Who makes the index anew knows of no more than there is: as of a worker that was killed in the middle of a line.
+    fs::write(one.events(1), cut + "{\"event\":\"fini").unwrap();
+    assert_eq!(answer(lab.exp(&["store", "rebuild"]).output().unwrap()).0, Some(0));
     assert_eq!(verify(&lab, &[]), (Some(0), vec![]));
+    put_back();
+
+    // A log without a seal, as older versions wrote it.
+    let last: serde_json::Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
+    assert_eq!(last["event"], "finished");
+    let unsealed = events.replace(&format!(",\"blake3\":{}", last["blake3"]), "");
+    assert_ne!(unsealed, events);
+    fs::write(one.events(1), unsealed).unwrap();
+    assert_eq!(answer(lab.exp(&["store", "rebuild"]).output().unwrap()).0, Some(0));
+    assert_eq!(verify(&lab, &[]), (Some(0), vec![]));
+    put_back();
+
+    fs::remove_file(one.events(1)).unwrap();
+    let missing = (Some(5), vec![named(&one.events(1), "missing")]);
+    assert_eq!(verify(&lab, &[&one.name()]), missing, "its checkpoints say that there was one");
+    put_back();
+    fs::remove_dir_all(other.path()).unwrap();
+    assert_eq!(verify(&lab, &[]), (Some(5), vec![named(other.path(), "missing")]));
+    put_back();
+    fs::write(one.config(), "{}").unwrap();
+    assert_eq!(answer(lab.exp(&["store", "rebuild"]).output().unwrap()).0, Some(0));
+    assert_eq!(verify(&lab, &[]), (Some(5), vec![named(&one.config(), "damaged")]), "the index knows nothing of it");
+    put_back();
+    flip(&one.tokenizer());
+    fs::remove_file(other.tokenizer()).unwrap();
+    let (code, mut found) = verify(&lab, &[]);
+    let mut both = vec![named(&one.tokenizer(), "damaged"), named(&other.tokenizer(), "missing")];
+    (found.sort(), both.sort());
+    assert_eq!((code, found), (Some(5), both));
+    put_back();
+    // What cannot be read is neither: it may be whole.
+    let saved = checkpoints::list(one).unwrap().remove(0).path.join("state.json");
+    fs::remove_file(&saved).unwrap();
+    std::os::unix::fs::symlink("state.json", &saved).unwrap(); // ELOOP
+    assert_eq!(verify(&lab, &[]), (Some(5), vec![named(&saved, "unreadable")]));
+}
+
+#[test]
+fn a_run_that_is_trained_meanwhile_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let lab = Lab::at(dir.path());
+    let long = SPEC.replace("steps: 20", "steps: 4000").replace("eval: {", "checkpoint: {every: 2}\neval: {");
+    let started = lab.start(&long);
+    lab::until("it is at work", || lab.folders().iter().any(|run| lab::steps(run, 1) > 20).then_some(()));
+    for _ in 0..5 {
+        assert_eq!(verify(&lab, &[]), (Some(0), vec![]));
+    }
+    started.signal(rustix::process::Signal::INT);
+    started.exit();
 }
 
 #[test]
@@ -153,7 +209,7 @@ fn what_runs_share_is_on_the_disk_once_and_known_by_each_with_its_hash() {
         let all = store.runs(None).unwrap().into_iter().flat_map(|row| store.artifacts(&row.id).unwrap());
         all.filter(|file| file.kind == kind).map(|file| (file.path, file.blake3.unwrap())).collect()
     };
-    for (kind, uses, files) in [("corpus", 3 * 2, 2), ("weights", 1, 1), ("tokenizer", 0, 0)] {
+    for (kind, uses, files) in [("corpus", 3 * 2, 2), ("weights", 1, 1), ("tokenizer", 3, 3)] {
         let all = used(kind);
         let distinct: std::collections::BTreeSet<_> = all.iter().cloned().collect();
         assert_eq!((all.len(), distinct.len()), (uses, files), "{kind}: {all:?}");

@@ -1,7 +1,7 @@
 //! The folders of checkpoints as anybody may read them: their names, their order, and whether all that was written is
 //! still there. What stands in their files is known to those who write them, in `train`.
 
-use std::{fs, path::PathBuf};
+use std::path::PathBuf;
 
 pub use super::manifest::{Fault, FileRef, MANIFEST, Manifest};
 use super::{Result, files, folders::RunFolder};
@@ -75,8 +75,7 @@ impl Saved {
 
     /// Bytes of its files, as far as they are there.
     pub fn bytes(&self) -> u64 {
-        let sizes = fs::read_dir(&self.path).into_iter().flatten().flatten();
-        sizes.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
+        files::size(&self.path)
     }
 }
 
@@ -91,6 +90,8 @@ fn hinted(fault: Fault) -> Fault {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::base::Exit;
 

@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File},
     io::ErrorKind,
-    path::Path,
+    path::{Component, Path},
 };
 
 use serde::{Deserialize, Serialize};
@@ -82,7 +82,12 @@ impl Manifest {
     pub fn read(folder: &Path) -> Result<Self, Fault> {
         let path = folder.join(MANIFEST);
         let bytes = fs::read(&path).map_err(|e| fault(&path, e))?;
-        serde_json::from_slice(&bytes).map_err(|e| damaged(&path, e.to_string()))
+        let manifest: Self = serde_json::from_slice(&bytes).map_err(|e| damaged(&path, e.to_string()))?;
+        // A file elsewhere is never read, compared or removed in the name of this folder.
+        match manifest.files.iter().find(|file| !is_plain(&file.name)) {
+            Some(file) => Err(damaged(&path, format!("{:?} is no name of a file in it", file.name))),
+            None => Ok(manifest),
+        }
     }
 
     /// Writes it into a folder whose files are all there.
@@ -94,6 +99,11 @@ impl Manifest {
     }
 }
 
+fn is_plain(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if part == name)
+}
+
 fn damaged(path: &Path, why: String) -> Fault {
     Fault::Damaged(Error::new(Exit::Store, format!("verifying {}", path.display()), why))
 }
@@ -103,5 +113,21 @@ fn fault(path: &Path, error: std::io::Error) -> Fault {
     match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory => damaged(path, error.to_string()),
         kind => Fault::Unreadable(Error::new(Exit::Store, format!("reading {}", path.display()), error).io(kind)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_names_files_of_its_own_folder_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["../mine", "/etc/passwd", "a/b", "..", ".", "", "a/"] {
+            Manifest { files: vec![FileRef::of(name, b"")] }.write(dir.path()).unwrap();
+            assert!(matches!(Manifest::read(dir.path()), Err(Fault::Damaged(_))), "{name:?}");
+        }
+        Manifest { files: vec![FileRef::of("a b.png", b"x")] }.write(dir.path()).unwrap();
+        assert_eq!(Manifest::read(dir.path()).unwrap().files[0].bytes, 1);
     }
 }

@@ -76,7 +76,7 @@ fn describe(event: &Event, steps: bool) -> Option<String> {
             let threads = format::plural(s.threads, "thread");
             format!("{}  started on {}, process {}, {}, {threads}", clock::local(s.at), s.host, s.pid, s.device)
         }
-        Event::Dropped { at, checkpoints } => {
+        Event::MovedAside { at, checkpoints } => {
             format!("{}  moved aside: {}", clock::local(*at), checkpoints.join(", "))
         }
         Event::Loading { at, checkpoint } => format!("{}  loading the checkpoint {checkpoint}", clock::local(*at)),

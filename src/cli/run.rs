@@ -115,10 +115,13 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let left = leaving(&store, &plan.experiment, &members)?;
     let expansion = Expansion { at: clock::now(), axes: plan.axes.clone(), members, spec: plan.spec.clone() };
     store.register(&plan.experiment, &expansion, &frozen)?;
-    sched::budget::trim(root, &mut store, &plan.runs)?;
+    let trimmed = sched::budget::trim(root, &mut store, &plan.runs)?;
 
     ui::note(&opening(&plan));
     left.iter().for_each(|note| ui::note(note));
+    if trimmed > 0 {
+        ui::note(&format!("{} removed, to keep to `checkpoint.max_bytes`", format::plural(trimmed, "checkpoint")));
+    }
     notes(&plan);
     let summary = train(root, &mut store, &plan.experiment, &plan.axes, &plan.runs, &args.options())?;
 

@@ -6,7 +6,11 @@ use serde_json::{Value, json};
 
 use super::{needed_store, run::shown};
 use crate::{
-    base::{Exit, Result, RunId, files, folders::Root, progress::Progress},
+    base::{
+        Exit, Result, RunId, files,
+        folders::{Root, RunFolder},
+        progress::Progress,
+    },
     data::shelf,
     store::{Store, Verified, What},
     ui::{self, format},
@@ -26,14 +30,21 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
-    let store = needed_store(root)?;
     let mut found = Verified::default();
+    if args.which.is_empty()
+        && let Some(store) = Store::open_existing(root)?
+    {
+        store.verify_presence(&mut found)?;
+    }
+    let mut store = needed_store(root)?;
     let known = names(&root.experiments())?;
-    let (experiments, runs) = match &args.which[..] {
-        [] => (known, store.runs(None)?.iter().map(|row| row.id).collect()),
-        some => chosen(&store, &known, some)?,
+    let (experiments, folders) = match &args.which[..] {
+        [] => (known, root.run_folders()?),
+        some => {
+            chosen(&store, &known, some).map(|(names, runs)| (names, runs.iter().map(|id| root.run(id)).collect()))?
+        }
     };
-    verify_runs(&store, &runs, &mut found)?;
+    verify_runs(&mut store, &folders, &mut found)?;
     let reports = if args.which.is_empty() { names(&root.reports())? } else { experiments.clone() };
     experiments.iter().for_each(|name| store.verify_experiment(name, &mut found));
     reports.iter().for_each(|name| store.verify_report(name, &mut found));
@@ -67,13 +78,13 @@ fn chosen(store: &Store, known: &[String], names: &[String]) -> Result<(Vec<Stri
     Ok((experiments, runs))
 }
 
-fn verify_runs(store: &Store, runs: &[RunId], found: &mut Verified) -> Result<()> {
-    let sizes = runs.iter().map(|id| store.made_bytes(id)).collect::<Result<Vec<u64>>>()?;
+fn verify_runs(store: &mut Store, folders: &[RunFolder], found: &mut Verified) -> Result<()> {
     let progress = Progress::of("verifying");
+    let sizes: Vec<u64> = folders.iter().map(|folder| files::size(folder.path())).collect();
     let (mut done, of) = (0, sizes.iter().sum());
-    for (id, size) in runs.iter().zip(sizes) {
+    for (folder, size) in folders.iter().zip(sizes) {
         progress.at(done, of);
-        store.verify_run(id, found)?;
+        store.verify_run(folder, found)?;
         done += size;
     }
     Ok(())
@@ -93,8 +104,10 @@ fn verify_data(root: &Root, found: &mut Verified) -> Result<()> {
             "text" => "`exp data add shakespeare` puts the text there again",
             _ => "a folder of tokens is to be prepared or copied again",
         };
-        for why in item.faults()? {
-            found.fault(shown(&item.path), What::Damaged, why, advice);
+        let what = if item.is_gone() { What::Missing } else { What::Damaged };
+        match item.faults() {
+            Ok(faults) => faults.into_iter().for_each(|why| found.fault(shown(&item.path), what, why, advice)),
+            Err(error) => found.fault(shown(&item.path), What::Unreadable, error.why, advice),
         }
     }
     Ok(())

@@ -64,13 +64,16 @@ impl Dataset {
         tokenizer::keep(&self.source, self.tokenizer.alphabet(), root, run)
     }
 
-    /// The files that whoever trains on it uses.
-    pub fn used(&self, root: &Root) -> Vec<Used> {
+    /// The files that whoever trains on it uses, once its tokenizer is [kept](Self::keep_tokenizer) with the run.
+    pub fn used(&self, root: &Root, run: &RunFolder) -> Vec<Used> {
         let file =
             |path: &Path, bytes, blake3: &String| FileRef { name: root.relative(path), bytes, blake3: blake3.clone() };
         let hashed = self.tokens.iter().zip(self.hashes.iter().flatten());
         let tokens = hashed.map(|(tokens, blake3)| file(tokens.path(), tokens.bytes(), blake3));
         let mut used: Vec<Used> = tokens.map(|file| Used { kind: Use::Corpus, file }).collect();
+        if let Ok(content) = std::fs::read(run.tokenizer()) {
+            used.push(Used { kind: Use::Tokenizer, file: FileRef::of(root.relative(&run.tokenizer()), &content) });
+        }
         if let Source::File(known) = &self.source {
             let (path, bytes) = (root.tokenizer(known.hash()), known.content().len() as u64);
             used.push(Used { kind: Use::Tokenizer, file: file(&path, bytes, &known.hash().to_owned()) });

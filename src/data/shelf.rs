@@ -52,11 +52,24 @@ impl Item {
         match &self.kind {
             Kind::Text => Ok(shakespeare::fault(&self.path)?.into_iter().collect()),
             Kind::Cached(kept) => kept.faults(),
-            Kind::Prepared(seen) if seen.is_gone() => {
-                seen.forget()?;
-                Ok(vec!["it is gone, and forgotten now".into()])
-            }
+            Kind::Prepared(seen) if seen.is_gone() => Ok(vec!["it is gone".into()]),
             Kind::Prepared(seen) => Ok(seen.faults()),
+        }
+    }
+
+    /// Whether it is a folder of tokens that is no more.
+    pub fn is_gone(&self) -> bool {
+        matches!(&self.kind, Kind::Prepared(seen) if seen.is_gone())
+    }
+
+    /// Forgets a folder of tokens that is gone; `false` where it is there.
+    ///
+    /// # Errors
+    /// [`Exit::Store`](crate::base::Exit) where what is known of it cannot be removed.
+    pub fn forget_if_gone(&self) -> Result<bool> {
+        match &self.kind {
+            Kind::Prepared(seen) if seen.is_gone() => seen.forget().map(|()| true),
+            _ => Ok(false),
         }
     }
 

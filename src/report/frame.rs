@@ -63,7 +63,7 @@ pub struct Run {
     pub val: Vec<Point>,
     /// Training loss of each step's own batch in nats per token.
     pub train: Vec<Point>,
-    /// Wall time of each step in ms; of every so-manieth, where there are very many.
+    /// Wall time of each step in ms; of every n-th, where there are very many.
     pub step_ms: Vec<Point>,
     /// Seconds of training after each step that is read, where not all are.
     pub seconds: Vec<Point>,

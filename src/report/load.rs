@@ -65,7 +65,7 @@ fn thinned(store: &Store, rows: &[RunRow]) -> Result<BTreeMap<RunId, std::rc::Rc
     Ok(thinned)
 }
 
-/// Reads the curves of a run at some steps, and every so-manieth step time.
+/// Reads the curves of a run at some steps, and every n-th step time.
 fn load_some(store: &Store, steps: &[u64], run: &mut Run) -> Result<()> {
     let id = run.row.id;
     let is_kept = |point: &Point| steps.binary_search(&point.step).is_ok();
@@ -73,15 +73,19 @@ fn load_some(store: &Store, steps: &[u64], run: &mut Run) -> Result<()> {
         store.each_point(&id, name, &mut |point| curve.extend(Some(point).filter(is_kept)))?;
     }
     let stride = thin::stride(run.row.step);
-    let mut seconds = 0.0;
+    let (mut seconds, mut attempt, mut nth) = (0.0, 0, 0);
     run.seconds.push(Point { step: 0, value: 0.0, attempt: 0 });
     store.each_point(&id, "step_ms", &mut |point| {
         seconds += point.value / 1e3;
         if is_kept(&point) {
             run.seconds.push(Point { value: seconds, ..point });
         }
-        if point.step.is_multiple_of(stride) {
+        if point.attempt != attempt {
+            (attempt, nth) = (point.attempt, 0); // of each, so that none is without
+        }
+        if u64::is_multiple_of(nth, stride) {
             run.step_ms.push(point);
         }
+        nth += 1;
     })
 }

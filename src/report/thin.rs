@@ -68,7 +68,7 @@ impl Steps {
     }
 }
 
-/// Every so-manieth of `count` values, so that no more than [`MOST`] are left: for medians.
+/// The n of which every n-th of `count` values is to be kept so that no more than [`MOST`] are left: for medians.
 pub fn stride(count: u64) -> u64 {
     count.div_ceil(MOST).max(1)
 }

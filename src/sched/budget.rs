@@ -6,36 +6,46 @@
 
 use super::{PlannedRun, Reason};
 use crate::{
-    base::{Error, Result, checkpoints, clock, files::Lock, folders::Root, lease},
-    event::{Checkpointed, Note},
+    base::{Error, Exit, Result, checkpoints, clock, folders::Root},
+    event::Note,
     spec::{Sweep, identity::FrozenRun},
-    store::{RunRow, Store},
+    store::{RunRow, Store, remove::alone},
     train::checkpoint::{self, Keep},
 };
 
 /// Bytes of a checkpoint of a run.
-fn size(params: u64) -> u64 {
-    checkpoint::bytes(params as usize, true)
+fn size(frozen: &FrozenRun) -> u64 {
+    checkpoint::most_bytes(&frozen.config, frozen.vocab_size)
 }
 
 /// Gives each run of a plan its part; `members` counts those of the experiment as well that are not planned now, each of
 /// which is taken to be as large as the largest.
 ///
 /// # Errors
-/// [`Exit::Spec`](crate::base::Exit::Spec), at the leaf, where not every run could keep a checkpoint.
+/// [`Exit::Spec`](crate::base::Exit::Spec), at the leaf, where not every run could keep its newest checkpoint and its best.
 pub fn share_out(sweep: &Sweep, runs: &mut [PlannedRun], members: usize) -> Result<()> {
     const LEAF: &str = "checkpoint.max_bytes";
-    let sizes = || runs.iter().map(|run| size(run.cost.params));
+    if runs.iter().all(|run| run.frozen.config.checkpoint.max_bytes.is_none()) {
+        return Ok(());
+    }
+    let sizes: Vec<u64> = runs.iter().map(|run| size(&run.frozen)).collect();
     let others = members.saturating_sub(runs.len()) as u64;
-    let all = sizes().sum::<u64>() + others * sizes().max().unwrap_or(0);
-    for run in runs.iter_mut() {
-        let Some(most) = run.frozen.config.checkpoint.max_bytes else { continue };
-        if all > most {
-            let why = format!("its {members} runs need {all} bytes to keep one checkpoint each");
-            let hint = format!("allow at least {all}, or leave `max_bytes` out");
-            return Err(sweep.error_at(0, LEAF, why, Some(&hint)));
+    let all = sizes.iter().sum::<u64>() + others * sizes.iter().max().copied().unwrap_or(0);
+    for (run, size) in runs.iter_mut().zip(sizes) {
+        let keep = &run.frozen.config.checkpoint;
+        let Some(most) = keep.max_bytes else { continue };
+        let least = all * Keep::least(keep);
+        if least > most {
+            let what = if keep.keep_best > 0 { "the newest checkpoint and the best" } else { "the newest checkpoint" };
+            let why = format!("to keep {what} of each of its {members} runs takes up to {least} bytes");
+            return Err(sweep.error_at(
+                0,
+                LEAF,
+                why,
+                Some(&format!("allow at least {least}, or leave `max_bytes` out")),
+            ));
         }
-        run.checkpoint_bytes = Some(part(most, size(run.cost.params), all));
+        run.checkpoint_bytes = Some(part(most, size, all));
     }
     Ok(())
 }
@@ -43,15 +53,16 @@ pub fn share_out(sweep: &Sweep, runs: &mut [PlannedRun], members: usize) -> Resu
 /// The part of a stored run, among the runs of the experiment that it belongs to.
 ///
 /// # Errors
-/// [`Exit::Store`](crate::base::Exit::Store) where the index cannot be read.
-pub fn part_of(store: &Store, row: &RunRow, frozen: &FrozenRun, params: u64) -> Result<Option<u64>> {
+/// [`Exit::Store`](crate::base::Exit::Store) where the index or a run's config cannot be read.
+pub fn part_of(root: &Root, store: &Store, row: &RunRow, frozen: &FrozenRun) -> Result<Option<u64>> {
     let (Some(most), Some(experiment)) = (frozen.config.checkpoint.max_bytes, row.experiments.first()) else {
         return Ok(None);
     };
-    let others = store.runs(Some(experiment))?;
-    let params_of = |other: &RunRow| other.ready.as_ref().map_or(params, |ready| ready.params);
-    let all = others.iter().map(|other| size(params_of(other))).sum::<u64>();
-    Ok(Some(part(most, size(params), all)))
+    let mut all = 0;
+    for other in store.runs(Some(experiment))? {
+        all += size(&FrozenRun::read(&root.run(&other.id).config())?);
+    }
+    Ok(Some(part(most, size(frozen), all)))
 }
 
 fn part(most: u64, own: u64, all: u64) -> u64 {
@@ -59,25 +70,37 @@ fn part(most: u64, own: u64, all: u64) -> u64 {
 }
 
 /// Removes what runs keep beyond their part that nobody trains now: of a spec that allowed more, or of another experiment.
+/// Returns how many checkpoints that were.
 ///
 /// # Errors
 /// Where a run's folder cannot be read or written.
-pub fn trim(root: &Root, store: &mut Store, runs: &[PlannedRun]) -> Result<()> {
+pub fn trim(root: &Root, store: &mut Store, runs: &[PlannedRun]) -> Result<usize> {
+    let mut count = 0;
     for run in runs.iter().filter(|run| run.checkpoint_bytes.is_some() && run.reason != Reason::Elsewhere) {
         let folder = root.run(&run.frozen.id);
         let keep = Keep::of(&run.frozen.config.checkpoint, run.checkpoint_bytes);
-        let kept: u64 = checkpoints::list(&folder)?.iter().map(checkpoints::Saved::bytes).sum();
-        if run.checkpoint_bytes.is_none_or(|most| kept <= most) || lease::is_held(&folder.lock())? {
+        // Who has taken it meanwhile keeps to its own part, and so does a worker of another machine.
+        let Some(lock) = alone(&folder)? else { continue };
+        let surplus = checkpoint::surplus(&folder, keep)?;
+        if surplus.is_empty() {
             continue;
         }
-        // Who has taken it meanwhile keeps to its own part.
-        let Some(_lock) = Lock::try_take(&folder.lock())? else { continue };
-        let surplus = checkpoint::surplus(&folder, keep)?;
-        let removed: Vec<String> = surplus.iter().map(checkpoints::Saved::relative).collect();
-        store.note(&run.frozen.id, &Note::Dropped { at: clock::now(), checkpoints: removed.clone() })?;
-        checkpoint::remove_said(&folder, &Checkpointed { removed, ..Checkpointed::default() }, &|| Ok::<_, Error>(()))?;
+        let may_write = || match lock.stands() {
+            Ok(true) => Ok(()),
+            _ => Err(Error::new(
+                Exit::LeaseLost,
+                format!("trimming the run {}", run.frozen.id.short()),
+                "it was taken over",
+            )),
+        };
+        let said: Vec<String> = surplus.iter().map(checkpoints::Saved::relative).collect();
+        may_write()?;
+        store.note(&run.frozen.id, &Note::Removed { at: clock::now(), checkpoints: said.clone() })?;
+        checkpoint::point(&folder, &surplus)?;
+        checkpoint::remove_said(&folder, &said, keep, &may_write)?;
+        count += said.len();
     }
-    Ok(())
+    Ok(count)
 }
 
 #[cfg(test)]

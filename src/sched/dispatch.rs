@@ -398,7 +398,8 @@ impl Dispatcher<'_> {
     }
 
     /// Before our first attempt at a run: brings the config in its folder up to the plan. While nobody has begun the run
-    /// that is all of it, afterwards only where its text lies; what it keeps of an older spec is said.
+    /// that is all of it, afterwards only where its text lies and what its checkpoints may take; what it keeps of an older
+    /// spec is said.
     fn freeze(&mut self, run: &RunId) -> Result<()> {
         let Some(planned) = self.planned.remove(run) else { return Ok(()) };
         let folder = self.root.run(run);
@@ -413,6 +414,7 @@ impl Dispatcher<'_> {
             frozen = there.clone();
             frozen.config.data.path.clone_from(&planned.config.data.path);
             frozen.config.data.tokenizer_file.clone_from(&planned.config.data.tokenizer_file);
+            frozen.config.checkpoint.max_bytes = planned.config.checkpoint.max_bytes;
         }
         if frozen == there {
             return Ok(());

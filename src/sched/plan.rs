@@ -146,7 +146,7 @@ pub fn planned(root: &Root, store: &Store, row: &RunRow) -> Result<PlannedRun> {
     }
     let cost = Cost::of(&frozen.config, corpus.vocab_size);
     let reason = reason(store.run(&row.id)?.map(|row| row.state));
-    let checkpoint_bytes = budget::part_of(store, row, &frozen, cost.params)?;
+    let checkpoint_bytes = budget::part_of(root, store, row, &frozen)?;
     Ok(PlannedRun { reason, cost, corpus, checkpoint_bytes, frozen })
 }
 

@@ -66,7 +66,7 @@ impl<'a> Writer<'a> {
     fn take(&mut self, start: u64, event: &Event) -> rusqlite::Result<()> {
         match event {
             Event::Started(started) => self.started(started),
-            Event::Dropped { checkpoints, .. } => drop_checkpoints(self.index, self.run, checkpoints),
+            Event::MovedAside { checkpoints, .. } => drop_checkpoints(self.index, self.run, checkpoints),
             Event::Loading { .. } => Ok(()), // for the next attempt, which reads it in the folder
             Event::Ready(ready) => self.ready(ready),
             Event::Step(step) => self.step(step),

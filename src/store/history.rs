@@ -187,7 +187,8 @@ impl Store {
         Some(Artifact { kind: kind.into(), step: None, path: self.root.relative(path), bytes, blake3: None })
     }
 
-    fn used(&self, id: &RunId) -> Result<Vec<Artifact>> {
+    /// The files that a run uses and did not make.
+    pub(super) fn used(&self, id: &RunId) -> Result<Vec<Artifact>> {
         self.read(|index| {
             let used = "SELECT kind, NULL AS step, path, bytes, blake3
                         FROM used
@@ -285,7 +286,7 @@ fn warnings(index: &Connection, id: &RunId, attempt: u32, events: &str) -> rusql
 }
 
 /// Median over the steps of the latest attempt that logged one, its first tenth left out: what an engine does while it
-/// warms up is not its speed. Of very many steps every so-manieth counts.
+/// warms up is not its speed. Of very many steps every n-th counts.
 pub fn tokens_per_second(index: &Connection, run: i64) -> rusqlite::Result<Option<f64>> {
     let mut speeds: Vec<f64> = index
         .prepare_cached(
@@ -293,15 +294,34 @@ pub fn tokens_per_second(index: &Connection, run: i64) -> rusqlite::Result<Optio
              FROM points
              WHERE run = :run AND name = 'tokens_per_second' AND attempt = (
                  SELECT attempt FROM points WHERE run = :run AND name = 'tokens_per_second' ORDER BY step DESC LIMIT 1
-             ) AND step % (
-                 SELECT 1 + max(step) / 50000 FROM points WHERE run = :run AND name = 'tokens_per_second'
-             ) = 0
+             )
              ORDER BY step",
         )?
         .query_map(named_params! { ":run": run }, |row| row.get(0).map(|Float(value)| value))?
-        .collect::<rusqlite::Result<_>>()?;
+        .enumerate()
+        .try_fold(Vec::new(), |mut kept, (n, value)| {
+            thin(&mut kept, n, value?);
+            Ok::<_, rusqlite::Error>(kept)
+        })?;
     let warm_up = speeds.len() / 10;
     Ok(median(&mut speeds[warm_up..]))
+}
+
+/// Keeps the `n`-th value of many: all of the first 50,000, then every 2nd of all, every 4th, and so on, so that there are
+/// never more.
+fn thin(kept: &mut Vec<f64>, n: usize, value: f64) {
+    const MOST: usize = 50_000;
+    let every = (n / MOST + 1).next_power_of_two();
+    if kept.len() >= MOST {
+        let mut n = 0;
+        kept.retain(|_| {
+            n += 1;
+            n % 2 == 1
+        });
+    }
+    if n.is_multiple_of(every) {
+        kept.push(value);
+    }
 }
 
 /// The middle value, or the mean of the two in the middle.
@@ -318,6 +338,22 @@ fn median(values: &mut [f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_very_many_values_every_so_many_are_kept_from_the_first_on() {
+        let kept = |count: usize| {
+            let mut kept = Vec::new();
+            (0..count).for_each(|n| thin(&mut kept, n, n as f64));
+            kept
+        };
+        assert_eq!(kept(50_000).len(), 50_000);
+        for count in [50_001, 100_000, 100_001, 1_000_000] {
+            let kept = kept(count);
+            let apart = kept[1] - kept[0];
+            assert!(kept.windows(2).all(|w| w[1] - w[0] == apart) && kept[0] == 0.0, "{count}");
+            assert!((20_000..=50_000).contains(&kept.len()), "{count}: {}", kept.len());
+        }
+    }
 
     #[test]
     fn medians() {

@@ -1,7 +1,7 @@
 //! Takes in what the folder of one run has new: its config once, then its attempts' events and its journal from where
 //! they were read up to.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, path::PathBuf};
 
 use rusqlite::{Connection, OptionalExtension, Params, Transaction, named_params, types::Value};
 
@@ -96,6 +96,12 @@ impl Known {
             }
         }
         Ok(known)
+    }
+
+    /// The files that were read, and up to which byte.
+    pub fn files(&self, folder: &RunFolder) -> Vec<(PathBuf, u64)> {
+        let events = self.attempts.iter().map(|&(attempt, offset)| (folder.events(attempt), offset));
+        [(folder.journal(), self.journal)].into_iter().chain(events).collect()
     }
 
     /// Whether the folder has anything that the index does not know.
@@ -221,7 +227,7 @@ fn take_journal(index: &Transaction, root: &Root, folder: &RunFolder, known: &Kn
         Note::Skipped { attempt, why, .. } => skipped(attempt, &why),
         Note::Cancelled { attempt: 0, .. } => skipped(0, CANCELLED),
         Note::Cancelled { .. } => Ok(()), // how it was left, its last attempt says
-        Note::Dropped { checkpoints, .. } => attempt::drop_checkpoints(index, known.run, &checkpoints),
+        Note::Removed { checkpoints, .. } => attempt::drop_checkpoints(index, known.run, &checkpoints),
         Note::Tagged { tag, .. } => tags::put(index, known.run, &tag),
         Note::Untagged { tag, .. } => tags::take(index, known.run, &tag),
     })?;

@@ -1,6 +1,6 @@
 //! Takes in what the manifests of reports name.
 
-use std::{collections::HashMap, os::unix::fs::MetadataExt, path::Path};
+use std::{collections::HashMap, io::ErrorKind, os::unix::fs::MetadataExt, path::Path};
 
 use rusqlite::{Connection, Transaction};
 
@@ -12,9 +12,9 @@ use super::{
     rows::Artifact,
 };
 use crate::base::{
-    Error, Result,
+    Result,
     folders::Root,
-    manifest::{FileRef, MANIFEST, Manifest},
+    manifest::{Fault, FileRef, MANIFEST, Manifest},
 };
 
 impl Store {
@@ -38,10 +38,25 @@ pub fn known(index: &Connection) -> rusqlite::Result<HashMap<String, String>> {
     statement.query_map([], |row| Ok((row.get("experiment")?, row.get("stamp")?)))?.collect()
 }
 
-/// Which manifest stands in a folder; `None` where there is none.
-pub fn stamp(folder: &Path) -> Option<String> {
-    let manifest = folder.join(MANIFEST).metadata().ok()?;
-    Some(format!("{}.{:09} {}", manifest.mtime(), manifest.mtime_nsec(), manifest.len()))
+/// Which manifest stands in a folder.
+pub enum Stamp {
+    /// One of that time and size.
+    Of(String),
+    /// None.
+    Absent,
+    /// That cannot be told: what is known of it stays.
+    Unknown,
+}
+
+impl Stamp {
+    /// Of the folder of a report.
+    pub fn of(folder: &Path) -> Self {
+        match folder.join(MANIFEST).metadata() {
+            Ok(file) => Self::Of(format!("{}.{:09} {}", file.mtime(), file.mtime_nsec(), file.len())),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Self::Absent,
+            Err(_) => Self::Unknown,
+        }
+    }
 }
 
 /// Takes in the manifest of a report.
@@ -53,8 +68,10 @@ pub fn take(index: &Transaction, root: &Root, experiment: &str, stamp: &str) -> 
             repaired(index, &place)?;
             manifest.files
         }
-        Err(fault) => {
-            damaged(index, &place, 0, &Error::from(fault).why)?;
+        // It may be readable the next time.
+        Err(Fault::Unreadable(error)) => return damaged(index, &place, 0, &error.why),
+        Err(Fault::Damaged(error)) => {
+            damaged(index, &place, 0, &error.why)?;
             Vec::new()
         }
     };

@@ -8,7 +8,7 @@ use super::{
     experiments,
     ingest::{self, Known},
     lines::{News, news},
-    reports,
+    reports::{self, Stamp},
 };
 use crate::base::{
     Result, files,
@@ -31,7 +31,10 @@ impl Store {
         }
         self.sync_runs(&runs)?;
         self.sync_experiments(&folder_names(&self.root.experiments())?)?;
-        self.sync_reports(&folder_names(&self.root.reports())?)?;
+        // No run depends on reports: where they cannot be listed, what is known of them stays.
+        if let Ok(reports) = folder_names(&self.root.reports()) {
+            self.sync_reports(&reports)?;
+        }
         self.sync_damage()
     }
 
@@ -83,9 +86,13 @@ impl Store {
         let root = self.root.clone();
         let mut known = self.read(reports::known)?;
         for name in names {
-            let Some(stamp) = reports::stamp(&root.report(name)) else { continue };
-            if known.remove(name).is_none_or(|before| before != stamp) {
-                self.write(|index| reports::take(index, &root, name, &stamp))?;
+            match Stamp::of(&root.report(name)) {
+                Stamp::Absent => {}
+                Stamp::Unknown => drop(known.remove(name)),
+                Stamp::Of(stamp) if known.remove(name).is_none_or(|before| before != stamp) => {
+                    self.write(|index| reports::take(index, &root, name, &stamp))?;
+                }
+                Stamp::Of(_) => {}
             }
         }
         if known.is_empty() {

@@ -105,6 +105,11 @@ pub struct Job<'a> {
 }
 
 impl Job<'_> {
+    /// What is kept of the run's checkpoints.
+    fn keep(&self) -> Keep {
+        Keep::of(&self.frozen.config.checkpoint, self.checkpoint_bytes)
+    }
+
     /// Whether the run is still ours to write.
     fn may_write(&self) -> Result<()> {
         self.stop.stir();
@@ -178,8 +183,8 @@ impl<'a> Trainer<'a> {
         job.may_write()?;
         data.keep_tokenizer(job.root, job.folder)?;
         checkpoint::clean(job.folder);
-        let loaded = checkpoint::load(job.folder, &mut *engine, &origin, sink)?;
-        let mut used = data.used(job.root);
+        let loaded = checkpoint::load(job.folder, job.keep(), &mut *engine, &origin, sink)?;
+        let mut used = data.used(job.root, job.folder);
         if let (None, Some(parent)) = (&loaded, &config.run.init_from) {
             let (id, weights, file) = weights_of(job.root, parent, &*engine)?;
             used.push(Used { kind: Use::Weights, file });
@@ -353,14 +358,14 @@ impl<'a> Trainer<'a> {
             return Ok(());
         }
         let state = State::new(self.progress.clone(), self.origin.clone());
-        let keep = Keep::of(&self.config.checkpoint, self.job.checkpoint_bytes);
+        let keep = self.job.keep();
         let may_write = || self.job.may_write();
         let numbers = Numbers::Engine(&*self.engine);
         let saved = checkpoint::save(self.job.folder, self.job.attempt, numbers, &state, keep, &may_write)?;
         self.saved = Some((self.progress.step, self.progress.evaluated));
         let event = Event::Checkpointed(saved.clone());
         self.sink.emit(&event, true)?;
-        checkpoint::remove_said(self.job.folder, &saved, &may_write)
+        checkpoint::remove_said(self.job.folder, &saved.removed, keep, &may_write)
     }
 
     /// With `on_nan: stop`, how the run ends where one of these values of the step that was reached is not finite.
@@ -402,6 +407,11 @@ fn weights_of(root: &Root, run: &str, engine: &dyn Engine) -> Result<(RunId, Vec
         Exit::Usage => Error { exit: Exit::Spec, ..e.within(&doing) }, // it has no checkpoint
         _ => e.within(&doing),
     })?;
+    if let Some(why) = parent.doubt {
+        // The same id stands for the same weights.
+        return Err(Error::new(Exit::Spec, doing, why)
+            .hint("put its checkpoint back from a copy, or remove the run with `exp rm` and train it again"));
+    }
     let name = root.relative(&folder.path().join(&parent.file.name));
     let file = FileRef { name, ..parent.file };
     let weights = match parent.layout == *engine.layout() {

@@ -8,6 +8,7 @@ use crate::{
         Error, Exit, Result,
         checkpoints::Fault,
         folders::{Root, RunFolder},
+        wait,
     },
     data::{
         self,
@@ -54,22 +55,26 @@ pub struct Trained {
     pub weights: Vec<f32>,
     /// The file that they stand in, its name relative to the run's folder.
     pub file: FileRef,
+    /// Why they are not those that were meant, where others had to do.
+    pub doubt: Option<String>,
 }
 
 impl Trained {
-    /// The weights of one of a run's checkpoints, once its files are verified. A damaged one is passed over where another
-    /// will do.
+    /// The weights of one of a run's checkpoints, once its files are verified. Where the best or the newest is damaged, or
+    /// is not kept, another will do, which is said.
     ///
     /// # Errors
     /// [`Exit::Usage`] where there is no such checkpoint, with those that there are; [`Exit::Store`] where it cannot be
     /// read.
     pub fn load(run: &RunFolder, which: Which) -> Result<Self> {
         let frozen = FrozenRun::read(&run.config())?;
-        let saved = find(run, which)?.ok_or_else(|| none_such(run, &frozen, which))?;
+        let (saved, doubt) = find(run, &frozen, which)?.ok_or_else(|| none_such(run, &frozen, which))?;
+        let doubt = doubt.map(|why| format!("{why}: this is the one after step {}", saved.step));
+        doubt.iter().for_each(|why| wait::say(&format!("run {}: {why}", frozen.id.short())));
         let layout = Layout::of(&frozen.config.model, frozen.vocab_size);
         let (weights, file) = saved.weights(&layout)?;
         let file = FileRef { name: format!("{}/{}", saved.relative(), file.name), ..file };
-        Ok(Self { step: saved.step, frozen, layout, weights, file })
+        Ok(Self { step: saved.step, frozen, layout, weights, file, doubt })
     }
 }
 
@@ -95,21 +100,44 @@ pub fn tokenizer_of(root: &Root, run: &RunFolder, frozen: &FrozenRun) -> Result<
     Ok(Some(data.into_tokenizer()))
 }
 
-/// The newest, or best, of those meant that is whole.
-fn find(run: &RunFolder, which: Which) -> Result<Option<Saved>> {
+/// The newest, or best, of those meant that is whole; and why it is not the one that was meant, where another was.
+fn find(run: &RunFolder, frozen: &FrozenRun, which: Which) -> Result<Option<(Saved, Option<String>)>> {
     let all = checkpoint::list(run)?;
+    let newest = all.first().cloned();
     let candidates = match which {
-        Which::Best => return checkpoint::best(run),
+        Which::Best => checkpoint::best_first(&all),
         Which::Last => all,
         Which::Step(step) => all.into_iter().filter(|saved| saved.step == step).collect(),
     };
+    let mut passed_over = None;
     for saved in candidates {
         match saved.verify() {
-            Err(Fault::Damaged(_)) => {}
-            verified => return Ok(verified.map(|()| Some(saved))?),
+            Err(Fault::Damaged(_)) => {
+                passed_over.get_or_insert(saved.step);
+            }
+            Err(fault) => return Err(fault.into()),
+            Ok(()) => {
+                let damaged = passed_over.filter(|_| !matches!(which, Which::Step(_)));
+                let damaged = damaged.map(|step| format!("its checkpoint after step {step} is damaged"));
+                let gone = match newest.filter(|_| which == Which::Best) {
+                    Some(newest) => best_gone(&newest, &saved, frozen)?,
+                    None => None,
+                };
+                let gone = gone.map(|step| format!("its best checkpoint, after step {step}, is not kept"));
+                return Ok(Some((saved, damaged.or(gone))));
+            }
         }
     }
     Ok(None)
+}
+
+/// The step of a better checkpoint than the best that is there, where one was written.
+fn best_gone(newest: &Saved, best: &Saved, frozen: &FrozenRun) -> Result<Option<u64>> {
+    // What a damaged one says of itself is not to be had; then the one that is used says what it knows.
+    let progress = newest.state().or_else(|_| best.state())?.progress;
+    let every = frozen.config.checkpoint.every;
+    let was_saved = |step: u64| step > 0 && (step.is_multiple_of(every) || step == frozen.config.train.steps);
+    Ok(progress.best.map(|best| best.step).filter(|&step| step != best.step && was_saved(step)))
 }
 
 fn none_such(run: &RunFolder, frozen: &FrozenRun, which: Which) -> Error {

@@ -23,7 +23,10 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let all: u64 = items.iter().map(|item| item.bytes).sum();
     let mut checked = Vec::new();
     for item in items {
-        let faults = item.faults()?;
+        let mut faults = item.faults()?;
+        if item.forget_if_gone()? {
+            faults = vec!["it is gone, and forgotten now".into()];
+        }
         checked.push((item, faults));
     }
     let bad = checked.iter().filter(|(_, faults)| !faults.is_empty()).count();

@@ -60,7 +60,7 @@ fn points(
     let names = store.metric_names(&row.id)?;
     let mut samples = store.samples(&row.id)?.into_iter().peekable();
     let mut clock = Clock::new(attempts);
-    let mut count = 0;
+    let (mut count, mut last) = (0, None);
     store.try_each_step(&row.id, &names, |step, points| {
         let (of_eval, of_step): (Vec<_>, Vec<_>) = points
             .iter()
@@ -73,14 +73,20 @@ fn points(
                 count += 1;
             }
         }
-        while let (Some((_, text)), Some((_, point))) = (samples.next_if(|(at, _)| *at <= step), points.last()) {
-            events.text(clock.at(point), step, "sample", &verbatim(&text)).doing(Exit::Store, doing)?;
+        last = points.last().map(|(_, point)| *point).or(last);
+        while let (Some((at, text)), Some(point)) = (samples.next_if(|(at, _)| *at <= step), &last) {
+            events.text(clock.at(point), at, "sample", &verbatim(&text)).doing(Exit::Store, doing)?;
         }
         if step.is_multiple_of(1000) {
             done(step as f64 / row.step.max(step).max(1) as f64);
         }
         Ok(())
     })?;
+    if let Some(point) = &last {
+        for (at, text) in samples {
+            events.text(clock.at(point), at, "sample", &verbatim(&text)).doing(Exit::Store, doing)?;
+        }
+    }
     Ok(count)
 }
 

@@ -12,7 +12,7 @@ use std::{
     path::Path,
 };
 
-use super::{BAD, DAMAGED, Origin, Progress, Saved, fits, list, save};
+use super::{BAD, DAMAGED, Keep, Origin, Progress, Saved, VOID, fits, list, save};
 use crate::{
     base::{Context, Error, Exit, Result, checkpoints::Fault, clock, folders::RunFolder},
     engine::Engine,
@@ -31,11 +31,12 @@ const FAILURES: usize = 2;
 /// or format, since that would mix two runs.
 pub fn load(
     folder: &RunFolder,
+    keep: Keep,
     engine: &mut dyn Engine,
     origin: &Origin,
     sink: &mut dyn Sink,
 ) -> Result<Option<Progress>> {
-    let Some(saved) = newest(folder, sink)?.filter(|saved| saved.step > 0) else { return Ok(None) };
+    let Some(saved) = newest(folder, keep, sink)?.filter(|saved| saved.step > 0) else { return Ok(None) };
     let state = saved.state()?;
     if let Err(why) = fits(&state.origin, origin) {
         return Err(Error::new(Exit::Spec, format!("resuming from {}", saved.path.display()), why)
@@ -53,26 +54,26 @@ fn warn(sink: &mut dyn Sink, message: String) -> Result<()> {
 }
 
 /// Moves a checkpoint aside, once that is said: whoever reads what was said never misses one. Returns its new name.
-fn drop(saved: &Saved, why: &str, sink: &mut dyn Sink) -> Result<String> {
-    sink.emit(&Event::Dropped { at: clock::now(), checkpoints: vec![saved.relative()] }, true)?;
+fn set_aside(saved: &Saved, why: &str, sink: &mut dyn Sink) -> Result<String> {
+    sink.emit(&Event::MovedAside { at: clock::now(), checkpoints: vec![saved.relative()] }, true)?;
     saved.move_aside(why)
 }
 
 /// The newest whole checkpoint, once all that are void, damaged or bad are out of the way.
-fn newest(folder: &RunFolder, sink: &mut dyn Sink) -> Result<Option<Saved>> {
+fn newest(folder: &RunFolder, keep: Keep, sink: &mut dyn Sink) -> Result<Option<Saved>> {
     let attempts = Attempt::all(folder)?;
     let mut newest = None;
     let all = list(folder)?;
     for (i, saved) in all.iter().enumerate() {
         if let Some((attempt, from)) = attempts.iter().find_map(|a| a.voids(saved)) {
-            let name = drop(saved, "void", sink)?;
+            let name = set_aside(saved, VOID, sink)?;
             let why = format!("attempt {attempt} went on from step {from}");
             warn(sink, format!("the checkpoint {} is void, since {why}; it is now {name}", saved.name()))?;
             continue;
         }
         if newest.is_none() {
             if failures(&attempts, &saved.name()) >= FAILURES {
-                let name = drop(saved, BAD, sink)?;
+                let name = set_aside(saved, BAD, sink)?;
                 let next = match all[i + 1..].iter().find(|older| !older.is_damaged()) {
                     Some(older) => format!("going on from step {}", older.step),
                     None => "starting anew".into(),
@@ -85,7 +86,7 @@ fn newest(folder: &RunFolder, sink: &mut dyn Sink) -> Result<Option<Saved>> {
         }
         match saved.verify() {
             Err(Fault::Damaged(error)) => {
-                let name = drop(saved, DAMAGED, sink)?;
+                let name = set_aside(saved, DAMAGED, sink)?;
                 warn(sink, format!("passed over a damaged checkpoint, which is now {name}: {error}"))?;
             }
             // An older one that cannot be read now is not needed now.
@@ -94,7 +95,7 @@ fn newest(folder: &RunFolder, sink: &mut dyn Sink) -> Result<Option<Saved>> {
         }
     }
     // Pointers are for people: what is gone on from was found without them. And what is kept too long is in nobody's way.
-    for seen_to in [save::point(folder, &[]), save::tidy(folder, save::KEPT_ASIDE)] {
+    for seen_to in [save::point(folder, &[]), save::tidy(folder, keep)] {
         seen_to.or_else(|error| warn(sink, error.to_string()))?;
     }
     Ok(newest)

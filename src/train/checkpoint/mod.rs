@@ -27,7 +27,7 @@ use crate::{
 
 pub use crate::base::checkpoints::{Saved, latest_step, list};
 pub use load::load;
-pub use save::{Keep, Numbers, bytes, clean, remove_said, save, surplus};
+pub use save::{Keep, Numbers, clean, most_bytes, point, remove_said, save, surplus};
 
 /// The version of what a checkpoint's folder holds.
 const FORMAT: u32 = 1;
@@ -36,6 +36,8 @@ const FORMAT: u32 = 1;
 const DAMAGED: &str = "damaged";
 /// The same of one that failed to load too often.
 const BAD: &str = "bad";
+/// The same of one that a later attempt went on from before.
+const VOID: &str = "void";
 
 const MODEL: &str = "model.safetensors";
 const OPTIMIZER: &str = "optimizer.safetensors";
@@ -129,14 +131,20 @@ impl State {
 /// The checkpoint with the lowest validation loss, else the newest; a damaged one is passed over. Errors where one cannot
 /// be read.
 pub fn best(folder: &RunFolder) -> Result<Option<Saved>> {
-    let all = list(folder)?;
-    for saved in ranked(&all).iter().chain(&all) {
+    for saved in best_first(&list(folder)?) {
         match saved.verify() {
             Err(Fault::Damaged(_)) => {}
-            verified => return Ok(verified.map(|()| Some(saved.clone()))?),
+            verified => return Ok(verified.map(|()| Some(saved))?),
         }
     }
     Ok(None)
+}
+
+/// Those with a validation loss by it, the lowest first, then the others, the newest first.
+pub fn best_first(all: &[Saved]) -> Vec<Saved> {
+    let mut order = ranked(all);
+    order.extend(all.iter().filter(|saved| !order.contains(saved)).cloned().collect::<Vec<_>>());
+    order
 }
 
 /// Those with a finite validation loss of their own, the lowest first, and of equals the earliest.

@@ -9,7 +9,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{BAD, DAMAGED, MODEL, MOMENTS, OPTIMIZER, STATE, Saved, State, list, ranked};
+use super::{BAD, DAMAGED, MODEL, MOMENTS, OPTIMIZER, STATE, Saved, State, VOID, list, ranked};
 use crate::{
     base::{
         Context, Error, Exit, Result,
@@ -21,11 +21,14 @@ use crate::{
     engine::{Engine, Part},
     event::{Checkpointed, FileRef},
     model::{Layout, safetensors},
-    spec::config::CheckpointConfig,
+    spec::{RunConfig, config::CheckpointConfig},
 };
 
 /// How many checkpoints that are of no use any more are kept, for people who want to know why.
-pub const KEPT_ASIDE: usize = 2;
+const KEPT_ASIDE: usize = 2;
+
+/// Room for a state, in bytes, where the disk is asked.
+const STATE_ROOM: usize = 64 << 10;
 
 /// Where the numbers of a checkpoint come from.
 #[derive(Clone, Copy)]
@@ -83,6 +86,11 @@ pub struct Keep {
 }
 
 impl Keep {
+    /// How many checkpoints a run needs at least: the newest, which it goes on from, and the best.
+    pub fn least(config: &CheckpointConfig) -> u64 {
+        1 + config.keep_best.min(1) as u64
+    }
+
     /// As a config says, within so many bytes.
     pub fn of(config: &CheckpointConfig, bytes: Option<u64>) -> Self {
         Self { last: config.keep_last, best: config.keep_best, bytes }
@@ -118,11 +126,10 @@ pub fn save(
             let _ = fs::remove_dir_all(&aside); // what is wrong with the disk is said already
         }
     })?;
-    let damaged = move_damaged_aside(folder, keep, may_write)?;
-    let surplus = surplus(folder, keep)?;
+    let gone = [damaged(folder)?, surplus(folder, keep)?].concat();
     may_write()?;
-    point(folder, &surplus)?;
-    let removed = damaged.iter().chain(&surplus).map(Saved::relative).collect();
+    point(folder, &gone)?;
+    let removed = gone.iter().map(Saved::relative).collect();
     let best = progress.evaluated && progress.best.is_some_and(|best| best.step == progress.step);
     Ok(Checkpointed {
         at: clock::now(),
@@ -134,18 +141,28 @@ pub fn save(
     })
 }
 
-/// Bytes that a checkpoint of so many parameters takes at most.
-pub fn bytes(params: usize, has_moments: bool) -> u64 {
-    const BESIDES: u64 = 64 << 10; // state, manifest, names of tensors
+/// Bytes that a checkpoint takes at most, of a state of `state` bytes: the numbers, what a safetensors file says of each
+/// tensor, state and manifest.
+fn bytes(layout: &Layout, has_moments: bool, state: usize) -> u64 {
+    const TENSOR: usize = 140; // type, shape and place in JSON, and the prefix of a moment's name
+    const BESIDES: u64 = 4 << 10; // the manifest, and what rounds up a header
     let vectors = if has_moments { 3 } else { 1 };
-    vectors * size_of::<f32>() as u64 * params as u64 + BESIDES
+    let said: usize = layout.params().iter().map(|param| param.name.len() + TENSOR).sum();
+    vectors * (size_of::<f32>() * layout.len() + said) as u64 + state as u64 + BESIDES
+}
+
+/// Bytes that a checkpoint of a run takes at most.
+pub fn most_bytes(config: &RunConfig, vocab_size: usize) -> u64 {
+    const ORIGIN: usize = 4 << 10; // what a state says beside the config
+    let config_bytes = serde_json::to_vec_pretty(config).map_or(0, |text| 2 * text.len()); // indented once more
+    bytes(&Layout::of(&config.model, vocab_size), true, config_bytes + ORIGIN)
 }
 
 /// Errors where the disk has no room for another checkpoint: to find that out by filling it would take the last room from
 /// everybody else.
 fn room(folder: &RunFolder, path: &Path, numbers: Numbers) -> Result<()> {
     let has_moments = !matches!(numbers, Numbers::Elsewhere { has_moments: false, .. });
-    let need = bytes(numbers.layout().len(), has_moments);
+    let need = bytes(numbers.layout(), has_moments, STATE_ROOM);
     // What cannot be asked is found out by writing.
     let Ok(disk) = rustix::fs::statvfs(folder.path()) else { return Ok(()) };
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
@@ -199,17 +216,17 @@ fn put(folder: &Path, name: &str, bytes: &[u8], may_write: &dyn Fn() -> Result<(
         }
     }
     file.sync_all().doing(Exit::Store, doing)?;
-    Ok(FileRef { name: name.into(), bytes: bytes.len() as u64, blake3: blake3::hash(bytes).to_hex().to_string() })
+    Ok(FileRef::of(name, bytes))
 }
 
 fn json(value: &impl Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec_pretty(value).doing(Exit::Unexpected, || "writing the state of a checkpoint".into())
 }
 
-/// Makes the pointers name the newest checkpoint and the best, of all but `surplus`.
-pub fn point(folder: &RunFolder, surplus: &[Saved]) -> Result<()> {
+/// Makes the pointers name the newest checkpoint and the best, of all but `gone`.
+pub fn point(folder: &RunFolder, gone: &[Saved]) -> Result<()> {
     let mut all = list(folder)?;
-    all.retain(|saved| !surplus.contains(saved));
+    all.retain(|saved| !gone.contains(saved));
     for (pointer, saved) in [("last", all.first()), ("best", ranked(&all).first().or(all.first()))] {
         if let Some(saved) = saved {
             files::write_atomic(&folder.checkpoints().join(pointer), format!("{}\n", saved.name()).as_bytes())?;
@@ -218,15 +235,9 @@ pub fn point(folder: &RunFolder, surplus: &[Saved]) -> Result<()> {
     Ok(())
 }
 
-/// Moves damaged checkpoints aside, which then are none any more.
-fn move_damaged_aside(folder: &RunFolder, keep: Keep, may_write: &dyn Fn() -> Result<()>) -> Result<Vec<Saved>> {
-    let damaged: Vec<Saved> = list(folder)?.into_iter().filter(Saved::is_damaged).collect();
-    for saved in &damaged {
-        may_write()?;
-        saved.move_aside(DAMAGED)?;
-    }
-    tidy(folder, if keep.bytes.is_some() { 0 } else { KEPT_ASIDE })?;
-    Ok(damaged)
+/// The checkpoints that are not what was written.
+fn damaged(folder: &RunFolder) -> Result<Vec<Saved>> {
+    Ok(list(folder)?.into_iter().filter(Saved::is_damaged).collect())
 }
 
 /// The checkpoints that are not to be kept: all but the newest `last` and the best `best`, and of these the least wanted
@@ -254,25 +265,30 @@ pub fn surplus(folder: &RunFolder, keep: Keep) -> Result<Vec<Saved>> {
     Ok(whole.iter().filter(|saved| !wanted.iter().take(kept).any(|wanted| wanted == saved)).cloned().collect())
 }
 
-/// Removes checkpoints of which it was said that they are no longer kept.
-pub fn remove_said(folder: &RunFolder, said: &Checkpointed, may_write: &dyn Fn() -> Result<()>) -> Result<()> {
-    for relative in &said.removed {
-        let path = folder.path().join(relative);
-        if path.exists() {
-            may_write()?;
-            remove(folder, &path)?;
+/// Removes checkpoints of which it was said that they are no longer kept; damaged ones are moved aside.
+pub fn remove_said(folder: &RunFolder, said: &[String], keep: Keep, may_write: &dyn Fn() -> Result<()>) -> Result<()> {
+    for path in said.iter().map(|relative| folder.path().join(relative)).filter(|path| path.exists()) {
+        may_write()?;
+        match Saved::at(path.clone()).filter(Saved::is_damaged) {
+            Some(damaged) => drop(damaged.move_aside(DAMAGED)?),
+            None => remove(folder, &path)?,
         }
     }
-    Ok(())
+    may_write()?;
+    tidy(folder, keep)
 }
 
-/// Removes all but the newest `kept` of the checkpoints that were moved aside: a file system that damages one damages more, and
-/// they must not fill it.
-pub fn tidy(folder: &RunFolder, kept: usize) -> Result<()> {
+/// Removes checkpoints that were moved aside: all where their bytes are limited, else all but the newest of the damaged and
+/// bad, since a file system that damages one damages more, and they must not fill it.
+pub fn tidy(folder: &RunFolder, keep: Keep) -> Result<()> {
+    let (kinds, kept): (&[&str], usize) = match keep.bytes {
+        Some(_) => (&[DAMAGED, BAD, VOID], 0),
+        None => (&[DAMAGED, BAD], KEPT_ASIDE),
+    };
     let all = folder.checkpoints();
     let was = |name: &OsString| {
         let name = name.to_str()?;
-        let checkpoint = [DAMAGED, BAD].into_iter().find_map(|why| name.strip_prefix(why)?.strip_prefix('-'))?;
+        let checkpoint = kinds.iter().find_map(|why| name.strip_prefix(why)?.strip_prefix('-'))?;
         Saved::at(all.join(checkpoint)).map(|saved| ((saved.attempt, saved.step), all.join(name)))
     };
     let mut aside: Vec<_> = files::names(&all)?.iter().filter_map(was).collect();
