@@ -55,6 +55,7 @@
 //! | for a new | begin in |
 //! |---|---|
 //! | setting, and so a new axis | [`spec::leaf`] (the one table), [`spec::config`] |
+//! | way to give the values of an axis | `spec/values.rs`, `spec/draw.rs` |
 //! | switch of the model | [`spec::config`], [`model::Layout`], [`cost`], `engine/{tape,cpu,decode}`; `tests/switches.rs` |
 //! | format of weights, in or out | [`model::import`], [`model::export`] |
 //! | known model (preset) | `spec/preset.rs` |

@@ -236,6 +236,51 @@ fn only_some_points_are_trained_and_the_experiment_keeps_all() {
 }
 
 #[test]
+fn a_plan_says_what_is_cached_what_varies_and_how_long_the_rest_takes() {
+    let lab = Lab::new();
+    let planned = |args: &[&str]| text(&lab.exp(&[&["plan", "tiny.yaml"][..], args].concat(), 0).stdout);
+    let json = |args: &[&str]| lab.json(&[&["plan", "tiny.yaml", "--json"][..], args].concat());
+    let before = planned(&["--seeds", "20"]);
+    assert!(before.contains("lr: 0.01, 0.001\n") && before.contains("40 of 40 runs to do"), "{before}");
+    assert!(
+        before.contains("seed: 1, 2, 3, 4, 5, 6, 7, 8, … 19, 20 (20 values)") && before.contains("40 new"),
+        "{before}"
+    );
+    assert!(before.contains("once something was trained here"), "{before}");
+    assert_eq!(json(&[])["totals"]["seconds"], Value::Null);
+
+    lab.exp(&["run", "tiny.yaml", "--no-report"], 0);
+    let three = ["--set", "lr=1e-2,1e-3,3e-3"];
+    let now = planned(&three);
+    assert!(now.contains("1 of 3 runs to do") && now.contains("1 new, 2 cached"), "{now}");
+    assert!(now.contains(", about ") && now.contains(" of checkpoints on disk"), "{now}");
+    let of = json(&three);
+    assert_eq!(of["axis_values"]["train.lr"], serde_json::json!([1e-2, 1e-3, 3e-3]));
+    assert_eq!((&of["totals"]["runs_to_do"], &of["totals"]["seconds_are_rough"]), (&1.into(), &false.into()));
+    assert_eq!((&of["runs"][0]["seconds"], of["runs"][2]["seconds"].as_f64().unwrap() > 0.0), (&0.0.into(), true));
+    let kept = of["runs"][2]["disk_bytes"].as_u64().unwrap();
+    assert_eq!(kept, 3 * 12 * of["runs"][2]["params"].as_u64().unwrap(), "12 steps, every 5: three checkpoints");
+    let rough = ["--set", "layers=2"];
+    assert!(planned(&rough).contains(", ~") && json(&rough)["totals"]["seconds_are_rough"] == true);
+
+    let id = of["runs"][2]["id"].as_str().unwrap();
+    let why = planned(&[&three[..], &["--explain", &id[..10]]].concat());
+    let lines: Vec<&str> = why.lines().collect();
+    assert!(
+        lines.len() == 3 && lines[2].starts_with("train.lr") && lines[2].contains("0.003"),
+        "min_lr follows: {why}"
+    );
+    let text_too = json(&["--set", "lr=3e-3", "--set", "corpus_seed=2"]);
+    let id = text_too["runs"][0]["id"].as_str().unwrap();
+    let why = json(&["--set", "lr=3e-3", "--set", "corpus_seed=2", "--explain", id]);
+    assert_eq!(
+        (&why["runs"][0], keys(&why["settings"])),
+        (&id.into(), BTreeSet::from(["data.corpus_seed", "data.text", "train.lr"]))
+    );
+    assert!(text(&lab.exp(&["plan", "tiny.yaml", "--explain", "0123456789"], 2).stderr).contains("no run has an id"));
+}
+
+#[test]
 fn each_kind_of_mistake_has_its_exit_code() {
     let lab = Lab::new();
     lab.write("bad.yaml", "model: {layres: 2}\n");

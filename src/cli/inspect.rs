@@ -152,7 +152,7 @@ fn distinct(root: &Root, args: &Args, found: &Found) -> Result<Vec<Subject>> {
     let mut subjects: Vec<Subject> = Vec::new();
     for (point, config) in found.sweep.points.iter().enumerate() {
         let mut config = match &config.run.init_from {
-            Some(run) => found.sweep.begun_from(point, &ancestor(root, run)?),
+            Some(run) => found.sweep.resolved(point, Some(&ancestor(root, run)?), None)?,
             None => config.clone(),
         };
         if let Some(Ok(dtype)) = args.dtype.as_ref().map(|word| serde_json::from_value(word.as_str().into())) {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     base::{Result, num},
-    sched::{Plan, PlannedRun, Reason},
+    sched::{Outlook, Plan, PlannedRun, Reason, Takes, is_to_do},
     spec::identity::Imported,
     store::{RunRow, Store},
 };
@@ -64,18 +64,31 @@ pub fn show(store: &Store, r: &RunRow, imported: Option<&Imported>) -> Result<Va
 }
 
 /// `exp plan SPEC --json`.
-pub fn plan(plan: &Plan) -> Value {
+pub fn plan(plan: &Plan, outlook: &Outlook) -> Value {
+    let values: Map<String, Value> =
+        plan.axis_values().into_iter().map(|(axis, values)| (axis.to_owned(), values.into())).collect();
+    let todo = || plan.runs.iter().filter(|run| is_to_do(run));
     json!({
         "experiment": plan.experiment,
         "axes": plan.axes,
-        "runs": plan.runs.iter().map(planned).collect::<Vec<_>>(),
+        "axis_values": values,
+        "runs": plan.runs.iter().zip(&outlook.runs).map(|(run, takes)| planned(run, takes)).collect::<Vec<_>>(),
+        "totals": {
+            "runs_to_do": todo().count(),
+            "tokens": todo().map(|run| run.cost.tokens).sum::<u64>(),
+            "flops": todo().map(|run| run.cost.flops).sum::<f64>(),
+            "bytes": outlook.memory,
+            "disk_bytes": outlook.disk,
+            "seconds": outlook.time.map(|time| time.seconds),
+            "seconds_are_rough": outlook.time.map(|time| time.is_rough),
+        },
         "duplicates": plan.duplicates,
         "excluded": plan.excluded,
         "left_out": plan.left_out(),
     })
 }
 
-fn planned(r: &PlannedRun) -> Value {
+fn planned(r: &PlannedRun, takes: &Takes) -> Value {
     json!({
         "id": r.frozen.id,
         "reason": reason(&r.reason),
@@ -86,6 +99,9 @@ fn planned(r: &PlannedRun) -> Value {
         "tokens": r.cost.tokens,
         "flops": r.cost.flops,
         "bytes": r.cost.bytes,
+        "disk_bytes": takes.disk,
+        "seconds": takes.time.map(|time| time.seconds),
+        "seconds_are_rough": takes.time.map(|time| time.is_rough),
     })
 }
 

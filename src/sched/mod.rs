@@ -9,6 +9,7 @@ mod every;
 mod here;
 mod misfit;
 mod needs;
+mod outlook;
 mod plan;
 mod planner;
 mod queue;
@@ -16,6 +17,7 @@ pub mod signals;
 mod task;
 
 pub use dispatch::{Options, Outside, dispatch, dispatch_on};
+pub use outlook::{Estimate, Outlook, Takes, is_to_do};
 pub use plan::{Plan, PlannedRun, Reason, plan, plan_only, planned};
 
 use crate::base::{Exit, RunId};

@@ -3,6 +3,8 @@
 
 use std::collections::HashSet;
 
+use serde_json::Value;
+
 use super::{budget, planner::Planner};
 use crate::{
     base::{Error, Exit, Result, RunId, folders::Root},
@@ -10,7 +12,7 @@ use crate::{
     data::{self, CorpusInfo},
     event::{CANCELLED, RunState},
     exec::device,
-    spec::{Sweep, expr::Expr, identity::FrozenRun},
+    spec::{Sweep, expr::Expr, identity::FrozenRun, leaf},
     store::{RunRow, Store},
 };
 
@@ -75,6 +77,16 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The swept leaves, each with the values that the planned runs have, in their order.
+    pub fn axis_values(&self) -> Vec<(&str, Vec<Value>)> {
+        let of = |axis: &'_ str| {
+            let mut seen = HashSet::new();
+            let values = self.runs.iter().filter_map(|run| Some(leaf::find(axis)?.get(&run.frozen.config)));
+            values.filter(|value| seen.insert(value.to_string())).collect()
+        };
+        self.axes.iter().map(|axis| (axis.as_str(), of(axis))).collect()
+    }
+
     /// Members that are not planned, since nobody asked for them.
     pub fn left_out(&self) -> usize {
         self.members.len() - self.runs.len()
@@ -170,7 +182,7 @@ mod tests {
     use crate::{
         base::clock,
         event::{Checkpointed, Event, Expansion, FileRef, Outcome, Started},
-        spec,
+        spec::{self, expr::Leaves},
     };
 
     const SPEC: &str = "
@@ -190,11 +202,15 @@ data: {corpus_chars: 20000}
             Self { folder, root }
         }
 
-        fn plan(&self, more: &str) -> Result<Plan> {
+        fn sweep(&self, more: &str) -> Result<Sweep> {
             let path = self.folder.path().join("spec.yaml");
             std::fs::write(&path, format!("{SPEC}{more}")).unwrap();
+            spec::load(&path, &[])
+        }
+
+        fn plan(&self, more: &str) -> Result<Plan> {
             let store = Store::open_existing(&self.root)?;
-            plan(&spec::load(&path, &[])?, &self.root, store.as_ref())
+            plan(&self.sweep(more)?, &self.root, store.as_ref())
         }
 
         /// The error of a spec, with its line and caret.
@@ -236,6 +252,39 @@ data: {corpus_chars: 20000}
         assert_eq!((run.frozen.config.run.device.as_str(), &run.reason), ("cpu", &Reason::New));
         assert_eq!((&run.frozen.corpus_hash, run.frozen.vocab_size), (&run.corpus.hash, run.corpus.vocab_size));
         assert!(run.cost.flops > 0.0);
+    }
+
+    #[test]
+    fn flops_stand_for_the_steps_that_reach_them() {
+        let lab = Lab::new();
+        let budget = 1e9;
+        let plan = lab.plan("grid: {layers: [1, 3]}\nflops: 1e9\nderive: {warmup_steps: floor(steps / 3)}").unwrap();
+        for run in &plan.runs {
+            let config = &run.frozen.config;
+            let per_step = run.cost.flops_per_token * config.tokens_per_step() as f64;
+            assert!(run.cost.flops >= budget && run.cost.flops - per_step < budget, "{:?}", run.cost);
+            assert_eq!(config.train.warmup_steps, config.train.steps / 3, "what follows from the steps is of these");
+            let train = &config.train;
+            let written = format!(
+                "grid: {{layers: [{}]}}\nsteps: {}\nwarmup_steps: {}",
+                config.model.layers, train.steps, train.warmup_steps
+            );
+            assert_eq!(lab.plan(&written).unwrap().runs[0].frozen.id, run.frozen.id, "the same run by either");
+        }
+        let steps: Vec<u64> = plan.runs.iter().map(|run| run.frozen.config.train.steps).collect();
+        assert!(steps[0] > 2 * steps[1], "{steps:?}");
+        let axis = lab.plan("grid: {flops: [1e9, 2e9]}").unwrap();
+        assert_eq!((axis.runs.len(), axis.axes.join(" ")), (2, "train.steps".into()));
+        let only = Expr::condition(&format!("steps == {}", steps[0]), &Leaves).unwrap();
+        let sweep = lab.sweep("grid: {layers: [1, 3]}\nflops: 1e9").unwrap();
+        assert_eq!(plan_only(&sweep, &lab.root, None, Some(&only)).unwrap().left_out(), 1, "--only knows the steps");
+        let error = lab.refusal("grid: {flops: [1e9, 1e300]}");
+        assert!(
+            error.contains("updates, and 1e12 are the most") && error.contains("grid: {flops: [1e9, 1e300]}"),
+            "{error}"
+        );
+        let unfit = lab.refusal("flops: 1e9\nderive: {beta1: steps}");
+        assert!(unfit.contains("derive: {beta1: steps}") && unfit.contains("a number in [0, 1)"), "{unfit}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! point has in common with those before it is looked at once: a sweep may have a million points.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
     fmt::Display,
 };
 
@@ -27,6 +27,9 @@ use crate::{
     train::generate,
 };
 
+/// The most updates that `train.steps` takes.
+const MAX_STEPS: f64 = 1e12;
+
 /// Checks points one by one, each device and each corpus once.
 pub(super) struct Planner<'a> {
     sweep: &'a Sweep,
@@ -38,8 +41,8 @@ pub(super) struct Planner<'a> {
     devices: HashMap<String, String>,
     /// What data the points have, and what came of it: the latest last, which is looked at first.
     corpora: Vec<Corpus>,
-    /// The last point's cost, and the config and the vocabulary that it follows from.
-    costs: Option<(RunConfig, usize, Cost)>,
+    /// What the last points of other shapes cost, with the configs and vocabularies that it follows from; the latest last.
+    costs: VecDeque<(RunConfig, usize, Cost)>,
     /// The corpora with the prompts that their tokenizers can read.
     prompts: HashSet<String>,
     /// The machine's memory in bytes, where it is known.
@@ -66,7 +69,7 @@ impl<'a> Planner<'a> {
             known: Known::of(store, sweep.points.len())?,
             devices: HashMap::new(),
             corpora: Vec::new(),
-            costs: None,
+            costs: VecDeque::new(),
             prompts: HashSet::new(),
             memory: device::list().first().and_then(|cpu| cpu.memory_total),
         })
@@ -77,8 +80,15 @@ impl Planner<'_> {
     /// The id of a point, and all that is to be known of it where it is asked for.
     pub fn point(&mut self, point: usize, mut config: RunConfig) -> Result<(RunId, Option<PlannedRun>)> {
         let ancestor = config.run.init_from.as_ref().map(|run| self.ancestor(point, run)).transpose()?;
+        let theirs = ancestor.as_ref().map(|ancestor| &ancestor.config.model);
+        if theirs.is_some() {
+            config = self.sweep.resolved(point, theirs, None)?;
+        }
+        if let Some(flops) = self.sweep.flops(point) {
+            let steps = self.steps(point, &config, flops)?;
+            config = self.sweep.resolved(point, theirs, Some(steps))?;
+        }
         if let Some(ancestor) = &ancestor {
-            config = self.sweep.begun_from(point, &ancestor.config.model);
             config.run.init_from = Some(ancestor.id.to_string());
         }
         if config.run.device == "auto" {
@@ -115,6 +125,18 @@ impl Planner<'_> {
         Ok((id, Some(PlannedRun { reason, cost, corpus, checkpoint_bytes: None, frozen })))
     }
 
+    /// The updates that reach so many floating-point operations.
+    fn steps(&mut self, point: usize, config: &RunConfig, flops: f64) -> Result<u64> {
+        let vocab = self.corpus(point, config)?.info.vocab_size;
+        let per_step = self.cost(config, vocab).flops_per_token * config.tokens_per_step() as f64;
+        let steps = (flops / per_step).ceil().max(1.0);
+        if steps > MAX_STEPS {
+            let why = format!("these are {steps:.0e} updates, and {MAX_STEPS:.0e} are the most");
+            return Err(self.error(point, "train.flops", why, None));
+        }
+        Ok(steps as u64)
+    }
+
     /// What a run costs. Most leaves, such as the learning rate and the seed, have no part in it.
     fn cost(&mut self, config: &RunConfig, vocab: usize) -> Cost {
         let is_alike = |a: &RunConfig, b: &RunConfig| {
@@ -123,14 +145,16 @@ impl Planner<'_> {
             };
             a.model == b.model && of_train(a) == of_train(b) && a.engine() == b.engine()
         };
-        match &self.costs {
-            Some((before, tokens, cost)) if *tokens == vocab && is_alike(before, config) => *cost,
-            _ => {
-                let cost = Cost::of(config, vocab);
-                self.costs = Some((config.clone(), vocab, cost));
-                cost
-            }
+        let known = self.costs.iter().rev().find(|(before, tokens, _)| *tokens == vocab && is_alike(before, config));
+        if let Some((_, _, cost)) = known {
+            return *cost;
         }
+        let cost = Cost::of(config, vocab);
+        if self.costs.len() == 64 {
+            self.costs.pop_front();
+        }
+        self.costs.push_back((config.clone(), vocab, cost));
+        cost
     }
 
     /// Refuses what the CPU's memory could never hold, before an allocation that fails does. GPUs are asked by the run.

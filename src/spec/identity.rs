@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{RunConfig, leaf};
 use crate::base::{Context, Error, Exit, Result, RunId, files};
@@ -89,13 +90,40 @@ pub fn import_id(config: &RunConfig, vocab_size: usize, weights: &str, tokens: &
     RunId(*blake3::hash(text.as_bytes()).as_bytes())
 }
 
+/// What stands for the text, where its content makes ids differ.
+pub const TEXT: &str = "data.text";
+
+/// Something that makes the ids of two runs differ.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// The path of a leaf, or [`TEXT`].
+    pub leaf: String,
+    /// What the one has.
+    pub here: Value,
+    /// What the other has.
+    pub there: Value,
+}
+
+/// What makes the ids of two runs differ, each given by its config and the hash of its text. Leaves that have their defaults
+/// in both do not, though these follow from others.
+pub fn differences(here: (&RunConfig, &str), there: (&RunConfig, &str)) -> Vec<Difference> {
+    let text = (here.1 != there.1).then(|| (TEXT.to_owned(), here.1.into(), there.1.into()));
+    let counting = leaf::all().iter().filter(|leaf| leaf.counts && !BY_TEXT.contains(&leaf.path));
+    let differing = counting.filter(|leaf| leaf.unusual(here.0) != leaf.unusual(there.0));
+    let leaves = differing.map(|leaf| (leaf.path.to_owned(), leaf.get(here.0), leaf.get(there.0)));
+    text.into_iter().chain(leaves).map(|(leaf, here, there)| Difference { leaf, here, there }).collect()
+}
+
+/// The leaves that a text's hash stands for.
+const BY_TEXT: [&str; 2] = ["data.path", "data.tokenizer_file"];
+
 /// What is hashed: the format, then `path=value` in the order of the paths, values as JSON (floats in the shortest form
 /// that reads back as the same number).
 fn canonical(config: &RunConfig, text_hash: Option<&str>) -> String {
     let mut lines = Vec::new();
-    lines.extend(text_hash.map(|hash| format!("data.text=blake3:{hash}\n")));
+    lines.extend(text_hash.map(|hash| format!("{TEXT}=blake3:{hash}\n")));
     for leaf in leaf::all().iter().filter(|leaf| leaf.counts) {
-        let is_known_by_text = text_hash.is_some() && ["data.path", "data.tokenizer_file"].contains(&leaf.path);
+        let is_known_by_text = text_hash.is_some() && BY_TEXT.contains(&leaf.path);
         let unusual = leaf.unusual(config).filter(|_| !is_known_by_text);
         lines.extend(unusual.map(|value| format!("{}={value}\n", leaf.path)));
     }

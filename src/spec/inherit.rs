@@ -12,6 +12,8 @@ use std::{
 };
 
 use super::{
+    blocks::Block,
+    derive,
     layer::{self, Group, Layer, name_fault, seed},
     names::nearest,
     source::{Fault, Place, Result, Source},
@@ -130,9 +132,16 @@ impl Layer {
     fn over(self, base: Layer) -> Layer {
         let plain: HashSet<usize> = self.settings.iter().map(|setting| setting.leaf).collect();
         let axes = self.groups.iter().chain(&self.seeds).flat_map(|group| &group.axes);
-        let set: HashSet<usize> = plain.iter().copied().chain(axes.map(|axis| axis.leaf)).collect();
+        let swept: HashSet<usize> = axes.map(|axis| axis.leaf).collect();
+        let derived: HashSet<usize> = self.derive.iter().map(|derivation| derivation.leaf.leaf).collect();
+        // Who says how long is trained takes the place of whoever said so by another leaf.
+        let has_length = derive::lengths().any(|length| plain.contains(&length) || swept.contains(&length));
+        let lengths = derive::lengths().filter(|length| has_length && !swept.contains(length));
+        let replaced: HashSet<usize> = lengths.chain(plain.iter().chain(&derived).copied()).collect();
+        let given: HashSet<usize> = plain.iter().chain(&derived).chain(&swept).copied().collect();
+        let set: HashSet<usize> = replaced.union(&swept).copied().collect();
 
-        let kept = base.settings.into_iter().filter(|setting| !plain.contains(&setting.leaf));
+        let kept = base.settings.into_iter().filter(|setting| !replaced.contains(&setting.leaf));
         let settings = kept.chain(self.settings).collect();
         let seeds = self.seeds.or(base.seeds.filter(|_| !set.contains(&seed())));
         let loosened = |(place, mut entries): (Place, Vec<layer::Exclusion>)| {
@@ -146,11 +155,27 @@ impl Layer {
             base: None,
             settings,
             groups: replace(base.groups, self.groups, &set),
+            blocks: self.blocks.or(base.blocks.map(|blocks| without(blocks, &set))),
+            derive: base.derive.into_iter().filter(|d| !given.contains(&d.leaf.leaf)).chain(self.derive).collect(),
+            samples: self.samples.or(base.samples),
+            sample_seed: self.sample_seed.or(base.sample_seed),
+            is_sampled: false,
             seeds,
             exclude: self.exclude.or(base.exclude.map(loosened)),
             include: self.include.or(base.include),
         }
     }
+}
+
+/// The blocks of a base without what they give of leaves that are set anew.
+fn without(mut blocks: Vec<Block>, set: &HashSet<usize>) -> Vec<Block> {
+    for block in &mut blocks {
+        block.settings.retain(|setting| !set.contains(&setting.leaf));
+        block.groups.iter_mut().for_each(|group| group.axes.retain(|axis| !set.contains(&axis.leaf)));
+        block.groups.retain(|group| !group.axes.is_empty());
+        block.overridden |= block.which.leaves().iter().any(|leaf| set.contains(leaf));
+    }
+    blocks
 }
 
 /// The groups of a base without the axes of leaves that are set anew, and the new groups, each where the first axis

@@ -10,7 +10,10 @@ use serde_json::Value;
 
 use super::{
     RunConfig,
-    kind::Kind,
+    blocks::{self, Block},
+    derive::{self, Derivation},
+    draw::Draw,
+    kind::{EXACT, Kind},
     leaf::{self, GROUPS, Leaf},
     names::{self, Noun},
     source::{Fault, Place, Result},
@@ -20,10 +23,11 @@ use super::{
 };
 
 /// The keys of a spec beside groups and leaves.
-pub(super) const KEYS: [&str; 7] = ["experiment", "base", "grid", "zip", "exclude", "include", "seeds"];
+pub(super) const KEYS: [&str; 11] =
+    ["experiment", "base", "grid", "zip", "blocks", "derive", "exclude", "include", "samples", "sample_seed", "seeds"];
 
 /// Of them, those that `--set` takes.
-const SETTABLE: [&str; 2] = ["experiment", "seeds"];
+const SETTABLE: [&str; 4] = ["experiment", "samples", "sample_seed", "seeds"];
 
 /// Points that a sweep has at most, seeds included, unless somebody says that so many are meant.
 pub(super) const MANY: usize = 100_000;
@@ -44,7 +48,7 @@ pub(super) struct Setting {
 impl Setting {
     /// The leaf that is set.
     pub fn leaf(&self) -> &'static Leaf {
-        &leaf::all()[self.leaf]
+        leaf::at(self.leaf)
     }
 
     /// Whether a config has this value.
@@ -60,14 +64,16 @@ pub(super) struct Axis {
     pub leaf: usize,
     /// Where its name stands.
     pub place: Place,
-    /// At least one.
+    /// At least one; none where they are still to be drawn.
     pub values: Vec<Setting>,
+    /// How they are drawn, of a random axis.
+    pub draw: Option<Draw>,
 }
 
 impl Axis {
     /// The leaf that is swept.
     pub fn leaf(&self) -> &'static Leaf {
-        &leaf::all()[self.leaf]
+        leaf::at(self.leaf)
     }
 }
 
@@ -86,10 +92,16 @@ impl Group {
 
     /// Sets what its axes have at a step of the walk. `row` has a place for each leaf of the table.
     pub fn lay<'a>(&'a self, step: usize, row: &mut [Option<&'a Setting>]) {
-        for axis in &self.axes {
-            row[axis.leaf] = axis.values.get(step);
-        }
+        self.axes.iter().filter_map(|axis| axis.values.get(step)).for_each(|setting| put(row, setting));
     }
+}
+
+/// Sets a leaf of a row. Of `train.steps` and the budgets the last one that is set counts.
+pub(super) fn put<'a>(row: &mut [Option<&'a Setting>], setting: &'a Setting) {
+    if derive::lengths().any(|length| length == setting.leaf) {
+        derive::lengths().for_each(|length| row[length] = None);
+    }
+    row[setting.leaf] = Some(setting);
 }
 
 /// An entry of `exclude`.
@@ -121,6 +133,13 @@ pub(super) struct Layer {
     pub base: Option<(PathBuf, Place)>,
     pub settings: Vec<Setting>,
     pub groups: Vec<Group>,
+    pub blocks: Option<Vec<Block>>,
+    pub derive: Vec<Derivation>,
+    /// How often random axes are drawn, where that is not taken back.
+    pub samples: Option<(Option<usize>, Place)>,
+    pub sample_seed: Option<(u64, Place)>,
+    /// Whether the last of the groups is that of the random axes, once they are drawn.
+    pub is_sampled: bool,
     /// `seeds`, an axis that is walked innermost.
     pub seeds: Option<Group>,
     pub exclude: Option<(Place, Vec<Exclusion>)>,
@@ -128,9 +147,39 @@ pub(super) struct Layer {
 }
 
 impl Layer {
-    /// All groups that the grid is a product of, the outermost first.
+    /// All groups that the grid is a product of, the outermost first; those of blocks, which stand before `seeds`, left out.
     pub fn walks(&self) -> impl DoubleEndedIterator<Item = &Group> {
         self.groups.iter().chain(&self.seeds)
+    }
+
+    /// All points of `include`.
+    pub fn included(&self) -> &[Entry] {
+        self.include.as_deref().unwrap_or_default()
+    }
+
+    /// All blocks.
+    pub fn blocks(&self) -> &[Block] {
+        self.blocks.as_deref().unwrap_or_default()
+    }
+
+    /// All axes, those of blocks included.
+    pub fn axes(&self) -> impl Iterator<Item = &Axis> {
+        let in_blocks = self.blocks().iter().flat_map(Block::axes);
+        let seeds = self.seeds.iter().flat_map(|group| &group.axes);
+        self.groups.iter().flat_map(|group| &group.axes).chain(in_blocks).chain(seeds)
+    }
+
+    /// Every leaf that is given a value somewhere, and where: plainly, by axes, in blocks, in `include`.
+    pub fn gives(&self) -> impl Iterator<Item = (usize, &Place)> {
+        let entries = self.included().iter().flat_map(|entry| &entry.settings);
+        let blocks = self.blocks().iter().flat_map(|block| &block.settings);
+        let settings = self.settings.iter().chain(blocks).chain(entries);
+        settings.map(|setting| (setting.leaf, &setting.place)).chain(self.axes().map(|axis| (axis.leaf, &axis.place)))
+    }
+
+    /// Whether a budget is given somewhere.
+    pub fn has_budget(&self, budget: usize) -> bool {
+        self.gives().any(|(leaf, _)| leaf == leaf::all().len() + budget)
     }
 }
 
@@ -147,6 +196,7 @@ pub(super) fn read(root: &Node, folder: &Path) -> Result<Layer> {
         reader.own_key(&mut layer, key, node)?;
     }
     refuse_axes_twice(&layer)?;
+    refuse_lengths(&layer)?;
     Ok(layer)
 }
 
@@ -165,9 +215,9 @@ pub(super) fn read_argument(key: &Key, node: &Node, folder: &Path) -> Result<Lay
         );
     } else {
         let leaf = names::leaf_named(key, Noun::Key, &SETTABLE)?;
-        let listed = values::unbracketed(&leaf::all()[leaf].kind, node);
+        let listed = values::unbracketed(&leaf::at(leaf).kind, node);
         let node = listed.as_ref().unwrap_or(node);
-        let is_axis = matches!(node.content, Content::List(_)) || values::spacing_of(node).is_some();
+        let is_axis = matches!(node.content, Content::List(_)) || values::way_of(node).is_some();
         match is_axis {
             true => layer.groups.push(Group { axes: vec![reader.axis(leaf, key, node)?] }),
             false => layer.settings.push(reader.value(leaf, node)?),
@@ -190,6 +240,22 @@ impl Reader<'_> {
                 layer.groups.extend(axes.into_iter().map(|axis| Group { axes: vec![axis] }));
             }
             "zip" => layer.groups.extend(self.zip(node)?),
+            "blocks" => layer.blocks = Some(blocks::read(self, node)?),
+            "derive" => {
+                let named = named(map(node, "`derive` is a map of leaves and arithmetic")?, Noun::Key, &[])?;
+                let read = named.into_iter().map(|(leaf, key, node)| Derivation::read(leaf, key, node));
+                layer.derive = read.collect::<Result<_>>()?;
+            }
+            "samples" if node.is_null() => layer.samples = Some((None, key.place.clone())),
+            "samples" => {
+                let what = format!("`samples` takes how often random axes are drawn, from 1 to {MOST}");
+                let samples = integer(node, 1, MOST as u64, &what)?;
+                layer.samples = Some((Some(samples as usize), key.place.clone()));
+            }
+            "sample_seed" => {
+                let seed = integer(node, 0, EXACT, "`sample_seed` takes an integer of at least 0")?;
+                layer.sample_seed = Some((seed, key.place.clone()));
+            }
             "exclude" => layer.exclude = Some((key.place.clone(), self.exclusions(node)?)),
             "include" => layer.include = Some(self.included(node)?),
             _ => layer.seeds = Some(self.seeds(key, node)?),
@@ -197,7 +263,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn settings<'a>(
+    pub fn settings<'a>(
         &self,
         entries: impl IntoIterator<Item = &'a (Key, Node)>,
         own: &[&'static str],
@@ -206,17 +272,24 @@ impl Reader<'_> {
     }
 
     /// The axes of `grid`, or of a group of `zip`.
-    fn axes(&self, node: &Node, what: &str) -> Result<Vec<Axis>> {
+    pub fn axes(&self, node: &Node, what: &str) -> Result<Vec<Axis>> {
         let named = named(map(node, what)?, Noun::Axis, &[])?;
         named.into_iter().map(|(leaf, key, node)| self.axis(leaf, key, node)).collect()
     }
 
-    fn zip(&self, node: &Node) -> Result<Vec<Group>> {
+    /// The groups of `zip`.
+    pub fn zip(&self, node: &Node) -> Result<Vec<Group>> {
         let mut groups = Vec::new();
         let what = "`zip` is a list of groups of axes";
         for item in list(node, what, "zip: [{layers: [2, 4], d_model: [64, 128]}]")? {
             let axes = self.axes(item, "a group of `zip` is a map of axes")?;
             let Some(first) = axes.first() else { continue };
+            if let Some(random) = axes.iter().find(|axis| axis.draw.is_some()) {
+                let why =
+                    format!("`{}` is drawn at random, and a group of `zip` is walked together", random.leaf().path);
+                return Err(Fault::at(&random.place, why)
+                    .hint("write it under `grid`: all random axes are walked together there"));
+            }
             if let Some(other) = axes.iter().find(|axis| axis.values.len() != first.values.len()) {
                 let told = |axis: &Axis| format!("`{}` has {}", axis.leaf().path, counted(axis.values.len()));
                 let why = format!("axes of a zip must be equally long: {}, {}", told(first), told(other));
@@ -248,10 +321,17 @@ impl Reader<'_> {
     }
 
     /// Points by a map of values or by a condition.
-    fn which(&self, node: &Node, what: &str) -> Result<Which> {
+    pub fn which(&self, node: &Node, what: &str) -> Result<Which> {
         match &node.content {
             Content::Scalar { text, .. } if !node.is_null() => Which::condition(text, &node.place),
-            _ => Ok(Which::Values(self.settings(map(node, what)?, &[])?)),
+            _ => {
+                let settings = self.settings(map(node, what)?, &[])?;
+                if let Some(budget) = settings.iter().find(|setting| setting.leaf >= leaf::all().len()) {
+                    let why = format!("`{}` is a budget, and no point has it", budget.leaf().path);
+                    return Err(Fault::at(&budget.place, why).hint("`steps` is what comes of it"));
+                }
+                Ok(Which::Values(settings))
+            }
         }
     }
 
@@ -259,19 +339,17 @@ impl Reader<'_> {
     fn seeds(&self, key: &Key, node: &Node) -> Result<Group> {
         let leaf = seed();
         if matches!(node.content, Content::List(_) | Content::Map(_)) {
-            return Ok(Group { axes: vec![self.axis(leaf, key, node)?] });
+            let axis = self.axis(leaf, key, node)?;
+            return match &axis.draw {
+                Some(draw) => Err(Fault::at(&draw.place, "`seeds` are named, not drawn").hint("`seeds: 3`")),
+                None => Ok(Group { axes: vec![axis] }),
+            };
         }
-        let counts = Kind::Integer { min: 1, max: MOST as u64 };
-        let count = match &node.content {
-            Content::Scalar { text, plain } => counts.read(text, *plain).ok().and_then(|n| n.as_u64()),
-            _ => None,
-        };
-        let Some(count) = count else {
-            let why = format!("`seeds` takes how many, from 1 to {MOST}, or a list of seeds, not {}", node.describe());
-            return Err(Fault::at(&node.place, why).hint("`seeds: 3` repeats every point with `train.seed` 1, 2 and 3"));
-        };
+        let what = format!("`seeds` takes how many, from 1 to {MOST}, or a list of seeds");
+        let count = integer(node, 1, MOST as u64, &what)
+            .map_err(|fault| fault.hint("`seeds: 3` repeats every point with `train.seed` 1, 2 and 3"))?;
         let values = (1..=count).map(|n| Setting { leaf, value: n.into(), place: node.place.clone() }).collect();
-        Ok(Group { axes: vec![Axis { leaf, place: key.place.clone(), values }] })
+        Ok(Group { axes: vec![Axis { leaf, place: key.place.clone(), values, draw: None }] })
     }
 }
 
@@ -301,13 +379,19 @@ fn named<'a>(
             found.push((names::leaf_named(key, noun, own)?, key, node));
         }
     }
-    let mut first: HashMap<usize, &Key> = HashMap::new();
-    for (leaf, key, _) in &found {
-        if let Some(before) = first.insert(*leaf, key) {
-            return Err(twice(*leaf, &key.place, &before.place));
+    refuse_twice(found.iter().map(|(leaf, key, _)| (*leaf, &key.place)))?;
+    Ok(found)
+}
+
+/// Refuses a leaf that is given twice.
+pub(super) fn refuse_twice<'a>(given: impl Iterator<Item = (usize, &'a Place)>) -> Result<()> {
+    let mut first: HashMap<usize, &Place> = HashMap::new();
+    for (leaf, place) in given {
+        if let Some(before) = first.insert(leaf, place) {
+            return Err(twice(leaf, place, before));
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// An axis stands once, in `grid` or in a group of `zip`; `seeds` is an axis of `train.seed`, and its only value.
@@ -328,13 +412,29 @@ fn refuse_axes_twice(layer: &Layer) -> Result<()> {
     }
 }
 
+/// How long is trained is said once: by `train.steps`, `train.tokens` or `train.flops`.
+fn refuse_lengths(layer: &Layer) -> Result<()> {
+    let axes = layer.walks().flat_map(|group| &group.axes).map(|axis| (axis.leaf, &axis.place));
+    let given: Vec<_> = layer.settings.iter().map(|setting| (setting.leaf, &setting.place)).chain(axes).collect();
+    let lengths = derive::lengths().filter_map(|length| given.iter().find(|(leaf, _)| *leaf == length));
+    match lengths.collect::<Vec<_>>()[..] {
+        [(first, place), (again, other), ..] => {
+            let [first, again] = [*first, *again].map(|index| leaf::at(index).path);
+            Err(Fault::at(other, format!("`{again}` beside `{first}`: each says how long is trained"))
+                .also(place, format!("`{first}` is given here"))
+                .hint("keep one of them; `steps` follows from `tokens` and from `flops`"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn twice(index: usize, again: &Place, first: &Place) -> Box<Fault> {
-    let why = format!("`{}` is given twice", leaf::all()[index].path);
+    let why = format!("`{}` is given twice", leaf::at(index).path);
     Fault::at(again, why).also(first, "first given here")
 }
 
 /// The entries of a map; none where the key has nothing under it.
-fn map<'a>(node: &'a Node, what: &str) -> Result<&'a [(Key, Node)]> {
+pub(super) fn map<'a>(node: &'a Node, what: &str) -> Result<&'a [(Key, Node)]> {
     match &node.content {
         Content::Map(entries) => Ok(entries),
         _ if node.is_null() => Ok(&[]),
@@ -347,12 +447,21 @@ fn map<'a>(node: &'a Node, what: &str) -> Result<&'a [(Key, Node)]> {
 }
 
 /// The items of a list; none where the key has nothing under it.
-fn list<'a>(node: &'a Node, what: &str, example: &str) -> Result<&'a [Node]> {
+pub(super) fn list<'a>(node: &'a Node, what: &str, example: &str) -> Result<&'a [Node]> {
     match &node.content {
         Content::List(items) => Ok(items),
         _ if node.is_null() => Ok(&[]),
         _ => Err(Fault::at(&node.place, format!("{what}, not {}", node.describe())).hint(format!("`{example}`"))),
     }
+}
+
+/// A scalar as an integer.
+fn integer(node: &Node, min: u64, max: u64, what: &str) -> Result<u64> {
+    let read = match &node.content {
+        Content::Scalar { text, plain } => Kind::Integer { min, max }.read(text, *plain).ok().and_then(|n| n.as_u64()),
+        _ => None,
+    };
+    read.ok_or_else(|| Fault::at(&node.place, format!("{what}, not {}", node.describe())))
 }
 
 /// A scalar as text, whatever YAML takes it for.

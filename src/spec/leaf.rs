@@ -131,6 +131,11 @@ impl Leaf {
         self
     }
 
+    /// The leaves that its default follows from.
+    pub(super) fn follows(&self) -> &'static [&'static str] {
+        self.follows
+    }
+
     /// It does not change what a run computes.
     const fn aside(mut self) -> Self {
         self.counts = false;
@@ -155,20 +160,29 @@ pub fn sorted() -> &'static [&'static Leaf] {
 
 /// The leaf of a full path, or of a last word by the rule of [`FIRST_GROUPS`].
 pub fn find(name: &str) -> Option<&'static Leaf> {
-    lookup(name).ok().map(|index| &LEAVES[index])
+    lookup(name).ok().and_then(|index| LEAVES.get(index))
 }
 
-/// The index of [`find`]'s leaf in the table. Errors with the candidates: none, or those that share the word.
+/// How many indices [`at`] has: of the leaves, and of [`BUDGETS`] behind them.
+pub(super) const COUNT: usize = LEAVES.len() + BUDGETS.len();
+
+/// What has an index: a leaf, or a budget.
+pub(super) fn at(index: usize) -> &'static Leaf {
+    LEAVES.get(index).unwrap_or_else(|| &BUDGETS[index - LEAVES.len()])
+}
+
+/// The index of [`find`]'s leaf in the table, or of a budget. Errors with the candidates: none, or those that share the
+/// word.
 pub(super) fn lookup(name: &str) -> Result<usize, Vec<&'static Leaf>> {
-    if let Some(index) = LEAVES.iter().position(|leaf| leaf.path == name) {
+    if let Some(index) = (0..COUNT).find(|&index| at(index).path == name) {
         return Ok(index);
     }
-    let named = |index: &usize| LEAVES[*index].word() == name;
+    let named = |index: &usize| at(*index).word() == name;
     let (first, rest): (Vec<usize>, Vec<usize>) =
-        (0..LEAVES.len()).filter(named).partition(|&index| FIRST_GROUPS.contains(&LEAVES[index].group()));
+        (0..COUNT).filter(named).partition(|&index| FIRST_GROUPS.contains(&at(index).group()));
     match (first.as_slice(), rest.as_slice()) {
         ([one], _) | ([], [one]) => Ok(*one),
-        _ => Err(rest.into_iter().map(|index| &LEAVES[index]).collect()),
+        _ => Err(rest.into_iter().map(at).collect()),
     }
 }
 
@@ -185,7 +199,7 @@ pub fn settings(config: &RunConfig) -> Vec<String> {
 pub(super) fn resolve<'a>(settings: impl Iterator<Item = (usize, &'a Value)>) -> RunConfig {
     let mut config = FIXED.clone();
     let mut is_set = [false; LEAVES.len()];
-    for (index, value) in settings.filter(|(_, value)| !value.is_null()) {
+    for (index, value) in settings.filter(|(index, value)| *index < LEAVES.len() && !value.is_null()) {
         LEAVES[index].set(&mut config, value);
         is_set[index] = true;
     }
@@ -260,6 +274,40 @@ const AT_LEAST_1: Kind = Kind::Integer { min: 1, max: EXACT };
 const ABOVE_0: Kind = Kind::Number(Excluded(0.0), Unbounded);
 const NOT_NEGATIVE: Kind = Kind::Number(Included(0.0), Unbounded);
 const FRACTION: Kind = Kind::Number(Included(0.0), Excluded(1.0));
+
+/// What may be set in the place of `train.steps`, which follows from it for each point. No leaves: a config has but the
+/// steps, so that a run is the same whichever it was asked for by.
+pub(super) static BUDGETS: [Leaf; 2] = [
+    budget(
+        "train.tokens",
+        AT_LEAST_1,
+        "Tokens to train on, for `steps`: tokens / (batch * grad_accum * context), rounded up.",
+    )
+    .aka(&["max_tokens", "token_budget", "train_tokens"]),
+    budget(
+        "train.flops",
+        ABOVE_0,
+        "Floating-point operations to spend, for `steps`: as many as reach them, forward and backward.",
+    )
+    .aka(&["compute", "compute_budget", "max_flops"]),
+];
+
+const fn budget(path: &'static str, kind: Kind, doc: &'static str) -> Leaf {
+    Leaf {
+        path,
+        kind,
+        default: "none",
+        doc,
+        counts: true,
+        aka: &[],
+        follows: &[],
+        derive: None,
+        idle: |_| false,
+        get: |_| Value::Null,
+        set: |_, _| Ok(()),
+        is_equal: |_, _| true,
+    }
+}
 
 /// The leaf that fills others.
 pub const PRESET: &str = "model.preset";

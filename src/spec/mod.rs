@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! file ─tree─► Node ─layer─► Layer ─inherit─► Layer ─sweep─► Sweep of RunConfig ─identity─► RunId
-//!        spans   leaf table, values   base, --set      expand, resolve, check
+//!        spans  values, blocks    base, --set   draw, points, derive, check
 //! ```
 //!
 //! The language, where YAML and the leaf table do not say it already:
@@ -15,16 +15,24 @@
 //! - `null` gives a leaf its default back, in an axis too.
 //! - `model.preset` fills the leaves of `model` that nothing else sets: not the file, a base, an axis or `--set`.
 //! - An axis overrules the plain value of its leaf. Axes are walked in the order of the file, the last one fastest. Its
-//!   values are a list, or `{range: [1, 9, 2]}`, `{linspace: [0, 0.3, 4]}`, `{logspace: [1e-4, 1e-2, 5]}`.
+//!   values are a list, or `{range: [1, 9, 2]}`, `{linspace: [0, 0.3, 4]}`, `{logspace: [1e-4, 1e-2, 5]}`; or they are
+//!   drawn, `samples` times: `{uniform: [0, 0.3]}`, `{log_uniform: [1e-4, 1e-2]}`, `{choice: [32, 64]}`. All random axes are
+//!   walked together, inside the others, so that each point of these has the same samples.
+//! - A block gives axes and settings to those points of the grid for which its `when` holds, asked before any block and any
+//!   derivation. Its axes are walked inside those of the grid. One that holds for no point is an error, as it is of
+//!   `exclude`.
+//! - `derive` gives leaves what their arithmetic comes to for a point, after axes and blocks, in the order in which they
+//!   name one another. What is derived is set nowhere else. `train.tokens` and `train.flops` stand for `train.steps`, which
+//!   follow from them; they are no leaves. Those that `train.flops` comes to are known to the planner alone.
 //! - `seeds: 3` is an innermost axis of `train.seed` over 1, 2 and 3, and stands beside no other value of that leaf.
 //! - `exclude` takes points of the grid out by the values that they resolve to, or by a [condition](expr) over them. An
 //!   entry that matches no point is an error, unless the command line or an inheriting spec sets a leaf that it names.
-//!   `include` adds points after that:
-//!   the plain values with those of the entry, for every one of `seeds`. A leaf that only `include` names counts as an
-//!   axis of the sweep, since it varies.
+//!   `include` adds points after that: the plain values with those of the entry, for every one of `seeds`. A leaf that only
+//!   `include` names counts as an axis of the sweep, since it varies.
 //! - What a spec says replaces what its `base` says, and `--set` replaces both, the last one on top: a leaf the leaf or
-//!   the axis, an axis the axis (in `grid` or `zip`) and the plain value, `exclude`, `include` and `seeds` as wholes.
-//!   The name of the experiment is not inherited.
+//!   the axis, an axis the axis (in `grid` or `zip`) and the plain value, `exclude`, `include`, `blocks` and `seeds` as
+//!   wholes; a leaf that is set takes a derivation's place, and its part in the blocks of a base. The name of the
+//!   experiment is not inherited.
 //! - Paths are relative to the folder of the file that names them, those of `--set` to the current folder; in a
 //!   [`RunConfig`] they are whole, so that a run can be resumed from anywhere.
 
@@ -34,11 +42,15 @@ pub mod identity;
 pub mod leaf;
 
 mod amend;
+mod blocks;
 mod check;
+mod derive;
+mod draw;
 mod inherit;
 mod kind;
 mod layer;
 mod names;
+mod points;
 mod preset;
 mod schema;
 mod source;

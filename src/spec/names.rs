@@ -28,7 +28,7 @@ pub(super) fn leaf_named(key: &Key, noun: Noun, own: &[&'static str]) -> Result<
             Noun::Key => "key",
             Noun::Axis => "axis",
         };
-        let names = leaf::all().iter().flat_map(|leaf| [short(leaf), leaf.path]);
+        let names = settable().flat_map(|leaf| [short(leaf), leaf.path]);
         let near = || nearest(name, own.iter().copied().chain(GROUPS).chain(names));
         let hint =
             slip(name).or_else(|| near().map(|near| format!("did you mean `{near}`?"))).or_else(|| foreign(name));
@@ -48,8 +48,8 @@ pub(super) fn leaf_named(key: &Key, noun: Noun, own: &[&'static str]) -> Result<
 pub(super) fn leaf_in(group: &str, key: &Key) -> Result<usize> {
     let name = key.text.as_str();
     let path = format!("{group}.{name}");
-    leaf::all().iter().position(|leaf| leaf.path == path).ok_or_else(|| {
-        let words: Vec<_> = leaf::all().iter().filter(|leaf| leaf.group() == group).map(Leaf::word).collect();
+    settable().position(|leaf| leaf.path == path).ok_or_else(|| {
+        let words: Vec<_> = settable().filter(|leaf| leaf.group() == group).map(Leaf::word).collect();
         let elsewhere = || leaf::find(name).map(|leaf| format!("it is `{}`", leaf.path));
         let near = || nearest(name, words.iter().copied()).map(|near| format!("did you mean `{near}`?"));
         let hint = elsewhere().or_else(|| slip(name)).or_else(near).or_else(|| foreign(name));
@@ -70,7 +70,7 @@ fn slip(name: &str) -> Option<String> {
         return Some(format!("`{name}` belongs at the top level of a spec, in the first column"));
     }
     if let Some((name, value)) = name.split_once([':', '='])
-        && leaf::all().iter().any(|leaf| leaf.word() == name)
+        && settable().any(|leaf| leaf.word() == name)
     {
         return Some(format!("a colon and a space follow the key: `{name}: {value}`"));
     }
@@ -79,7 +79,7 @@ fn slip(name: &str) -> Option<String> {
 
 /// The leaf whose name elsewhere was probably meant.
 fn foreign(name: &str) -> Option<String> {
-    let names = leaf::all().iter().flat_map(|leaf| leaf.aka).copied();
+    let names = settable().flat_map(|leaf| leaf.aka).copied();
     nearest(name, names).and_then(known_elsewhere).map(|leaf| format!("did you mean `{}`?", leaf.path))
 }
 
@@ -98,13 +98,18 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 /// The leaf that others call by this name.
 pub(super) fn known_elsewhere(name: &str) -> Option<&'static Leaf> {
     let name = name.to_lowercase().replace('-', "_");
-    leaf::all().iter().find(|leaf| leaf.aka.contains(&name.as_str()))
+    settable().find(|leaf| leaf.aka.contains(&name.as_str()))
+}
+
+/// The leaves, and the budgets behind them: by their indices.
+fn settable() -> impl Iterator<Item = &'static Leaf> {
+    (0..leaf::COUNT).map(leaf::at)
 }
 
 /// How a leaf is named where it stands alone: its last word, or its path where that word means another leaf or none.
 pub(super) fn short(leaf: &'static Leaf) -> &'static str {
-    match leaf::find(leaf.word()) {
-        Some(found) if found.path == leaf.path => leaf.word(),
+    match leaf::lookup(leaf.word()) {
+        Ok(found) if leaf::at(found).path == leaf.path => leaf.word(),
         _ => leaf.path,
     }
 }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Kind, RunConfig,
+    blocks::MAX_BLOCKS,
     layer::MOST,
     leaf::{self, GROUPS, Leaf},
     names::short,
@@ -13,13 +14,17 @@ use super::{
 /// The schema (draft 2020-12).
 pub fn schema() -> Value {
     let mut definitions = Map::new();
-    for leaf in leaf::all() {
+    for leaf in settable() {
         definitions.insert(leaf.path.into(), definition(leaf));
         definitions.insert(axis_of(leaf.path), axis(leaf));
     }
     definitions.insert("point".into(), object(names(|path| path.to_owned())));
     definitions.insert("condition".into(), condition());
     definitions.insert("spaced".into(), spaced());
+    definitions.insert("drawn".into(), drawn());
+    definitions.insert("arithmetic".into(), arithmetic());
+    definitions.insert("derivations".into(), object(names(|_| "arithmetic".to_owned())));
+    definitions.insert("block".into(), block());
     definitions.insert("axes".into(), object(names(axis_of)));
     let mut properties = own_keys();
     properties.extend(names(|path| path.to_owned()));
@@ -71,6 +76,22 @@ fn own_keys() -> Map<String, Value> {
         ),
         ("include", points, "Points to add: the settings outside `grid` with the values of an entry, for every seed."),
         (
+            "blocks",
+            json!({"type": ["array", "null"], "items": {"$ref": "#/$defs/block"}, "maxItems": MAX_BLOCKS}),
+            "Axes and settings for those points of the grid alone for which a condition holds.",
+        ),
+        ("derive", nullable("#/$defs/derivations"), "Leaves that follow from others by arithmetic: min_lr: lr / 10."),
+        (
+            "samples",
+            json!({"type": ["integer", "null"], "minimum": 1, "maximum": MOST}),
+            "How often random axes are drawn; every point of the other axes has the same samples.",
+        ),
+        (
+            "sample_seed",
+            json!({"type": "integer", "minimum": 0, "default": 1}),
+            "The seed of random axes: the same values on every machine.",
+        ),
+        (
             "seeds",
             json!({"oneOf": [
                 {"type": "integer", "minimum": 1, "maximum": MOST},
@@ -89,12 +110,12 @@ fn names(target: impl Fn(&str) -> String) -> Map<String, Value> {
     let reference = |leaf: &Leaf| json!({"$ref": format!("#/$defs/{}", target(leaf.path))});
     let mut all = Map::new();
     for group in GROUPS {
-        let words = leaf::all().iter().filter(|leaf| leaf.group() == group);
+        let words = settable().filter(|leaf| leaf.group() == group);
         let mut schema = object(words.map(|leaf| (leaf.word().to_owned(), reference(leaf))).collect());
         schema["type"] = json!(["object", "null"]);
         all.insert(group.into(), schema);
     }
-    for leaf in leaf::all() {
+    for leaf in settable() {
         all.insert(leaf.path.into(), reference(leaf));
         all.insert(short(leaf).into(), reference(leaf));
     }
@@ -114,9 +135,49 @@ fn definition(leaf: &Leaf) -> Value {
 fn axis(leaf: &Leaf) -> Value {
     let list = json!({"type": "array", "items": {"$ref": format!("#/$defs/{}", leaf.path)}, "minItems": 1});
     match leaf.kind {
-        Kind::Integer { .. } | Kind::Number(..) => json!({"anyOf": [list, {"$ref": "#/$defs/spaced"}]}),
-        _ => list,
+        Kind::Integer { .. } | Kind::Number(..) => {
+            json!({"anyOf": [list, {"$ref": "#/$defs/spaced"}, {"$ref": "#/$defs/drawn"}]})
+        }
+        _ => json!({"anyOf": [list, {"$ref": "#/$defs/drawn"}]}),
     }
+}
+
+/// The leaves and the budgets.
+fn settable() -> impl Iterator<Item = &'static Leaf> {
+    (0..leaf::COUNT).map(leaf::at)
+}
+
+/// The values of a random axis.
+fn drawn() -> Value {
+    let ends = |text: &str| json!({"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2, "description": text});
+    one_of(Map::from_iter([
+        ("uniform".into(), ends("[low, high]; drawn `samples` times.")),
+        ("log_uniform".into(), ends("[low, high]; drawn `samples` times, evenly in their logarithms.")),
+        (
+            "choice".into(),
+            json!({"type": "array", "minItems": 1, "description": "What is drawn from, `samples` times."}),
+        ),
+    ]))
+}
+
+/// What a leaf follows from.
+fn arithmetic() -> Value {
+    json!({
+        "type": ["string", "number", "boolean"],
+        "description": "Arithmetic over other leaves: 4 * d_model, ceil(tokens / (batch * context)), steps > 100. There are + - * / % **, abs ceil exp floor log log10 log2 max min round sqrt.",
+    })
+}
+
+/// Axes and settings for some points.
+fn block() -> Value {
+    let mut schema = object(Map::from_iter([
+        ("when".into(), json!({"anyOf": [{"$ref": "#/$defs/point"}, {"$ref": "#/$defs/condition"}]})),
+        ("grid".into(), json!({"$ref": "#/$defs/axes"})),
+        ("zip".into(), json!({"type": "array", "items": {"$ref": "#/$defs/axes"}})),
+        ("set".into(), json!({"$ref": "#/$defs/point"})),
+    ]));
+    schema["required"] = json!(["when"]);
+    schema
 }
 
 /// A condition over leaves.
@@ -131,7 +192,7 @@ fn condition() -> Value {
 /// The values of an axis by how they are spaced.
 fn spaced() -> Value {
     let numbers = |least: usize, text: &str| json!({"type": "array", "items": {"type": "number"}, "minItems": least, "maxItems": 3, "description": text});
-    let mut schema = object(Map::from_iter([
+    one_of(Map::from_iter([
         ("range".into(), numbers(2, "[start, stop, step]; the stop is left out.")),
         ("linspace".into(), numbers(3, "[first, last, how many]; both ends are among them.")),
         (
@@ -141,7 +202,12 @@ fn spaced() -> Value {
                 "[first, last, how many], equally far apart in their logarithms; the ends are the values themselves.",
             ),
         ),
-    ]));
+    ]))
+}
+
+/// An object of one of these properties.
+fn one_of(properties: Map<String, Value>) -> Value {
+    let mut schema = object(properties);
     schema["minProperties"] = 1.into();
     schema["maxProperties"] = 1.into();
     schema

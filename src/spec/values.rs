@@ -1,4 +1,4 @@
-//! What stands for a leaf: one value, or the values of an axis, listed or spaced. Each becomes a [`Setting`] of the leaf's
+//! What stands for a leaf: one value, or the values of an axis, listed, spaced or drawn. Each becomes a [`Setting`] of the leaf's
 //! kind, with the place that a mistake in it is shown at.
 
 use std::{ops::Bound, path::Path};
@@ -6,6 +6,7 @@ use std::{ops::Bound, path::Path};
 use serde_json::Value;
 
 use super::{
+    draw::{Draw, Law},
     kind::{Kind, list},
     layer::{Axis, MOST, Setting, counted},
     leaf,
@@ -14,11 +15,14 @@ use super::{
     tree::{Content, Key, Node},
 };
 
-/// How an axis can be spaced, and how one writes it.
-const SPACINGS: [(&str, &str); 3] = [
+/// How the values of an axis can be given beside a list, and how one writes that.
+const WAYS: [(&str, &str); 6] = [
     ("range", "{range: [1, 9, 2]}"),
     ("linspace", "{linspace: [0, 0.3, 4]}"),
     ("logspace", "{logspace: [1e-4, 1e-2, 5]}"),
+    ("uniform", "{uniform: [0, 0.3]}"),
+    ("log_uniform", "{log_uniform: [1e-4, 1e-2]}"),
+    ("choice", "{choice: [64, 128]}"),
 ];
 
 /// Any number of a spacing.
@@ -33,25 +37,46 @@ impl Reader<'_> {
     /// The axis of a leaf.
     pub fn axis(&self, leaf: usize, key: &Key, node: &Node) -> Result<Axis> {
         let name = &key.text;
-        let values = match &node.content {
-            Content::List(items) => items.iter().map(|item| self.value(leaf, item)).collect::<Result<_>>()?,
-            Content::Map(entries) => spaced(leaf, node, entries)?,
+        let (values, draw) = match &node.content {
+            Content::List(items) => (items.iter().map(|item| self.value(leaf, item)).collect::<Result<_>>()?, None),
+            Content::Map(entries) => {
+                let way = Way::of(leaf, node, entries)?;
+                match way.name {
+                    "range" => (way.range()?, None),
+                    "linspace" | "logspace" => (way.between()?, None),
+                    "choice" => (Vec::new(), Some(Draw { place: node.place.clone(), law: self.choice(&way)? })),
+                    _ => (Vec::new(), Some(Draw { place: node.place.clone(), law: way.drawn()? })),
+                }
+            }
             Content::Scalar { text, .. } => {
                 let why = format!("an axis is a list of values, not {}", node.describe());
                 let example = if text.is_empty() || node.is_null() { "…" } else { text };
                 return Err(Fault::at(&node.place, why).hint(format!("`{name}: [{example}]`")));
             }
         };
-        if values.is_empty() {
+        if values.is_empty() && draw.is_none() {
             let why = format!("the axis `{name}` has no values");
             return Err(Fault::at(&node.place, why).hint("give it one at least, or leave it out"));
         }
-        Ok(Axis { leaf, place: key.place.clone(), values })
+        Ok(Axis { leaf, place: key.place.clone(), values, draw })
+    }
+
+    /// What is chosen from.
+    fn choice(&self, way: &Way) -> Result<Law> {
+        let Content::List(items) = &way.arguments.content else {
+            return Err(way.wrong("values", &way.arguments.describe()));
+        };
+        let values: Vec<Value> =
+            items.iter().map(|item| Ok(self.value(way.leaf, item)?.value)).collect::<Result<_>>()?;
+        if values.is_empty() {
+            return Err(way.wrong("values", "of none"));
+        }
+        Ok(Law::Choice(values))
     }
 
     /// A scalar as a value of its leaf; `null` stands for the default.
     pub fn value(&self, index: usize, node: &Node) -> Result<Setting> {
-        let leaf = &leaf::all()[index];
+        let leaf = leaf::at(index);
         let refuse = |takes: &str, hint: Option<String>| {
             let why = format!("`{}` takes {takes}, not {}", leaf.path, node.describe());
             Err(Fault::at(&node.place, why).maybe_hint(hint))
@@ -71,8 +96,8 @@ impl Reader<'_> {
             },
             Content::List(_) => return refuse(&leaf.kind.describe(), under_grid("[…]")),
             Content::Map(_) => {
-                let spacing = spacing_of(node).and_then(|spacing| under_grid(&format!("{{{spacing}: […]}}")));
-                return refuse(&leaf.kind.describe(), spacing);
+                let way = way_of(node).and_then(|way| under_grid(&format!("{{{way}: […]}}")));
+                return refuse(&leaf.kind.describe(), way);
             }
         };
         Ok(Setting { leaf: index, value, place: node.place.clone() })
@@ -89,11 +114,11 @@ impl Reader<'_> {
     }
 }
 
-/// The spacing that a map asks for, if it looks like one.
-pub(super) fn spacing_of(node: &Node) -> Option<&'static str> {
+/// The way to give an axis that a map looks like.
+pub(super) fn way_of(node: &Node) -> Option<&'static str> {
     let Content::Map(entries) = &node.content else { return None };
     let [(key, _)] = entries.as_slice() else { return None };
-    SPACINGS.iter().map(|(name, _)| *name).find(|name| *name == key.text)
+    WAYS.iter().map(|(name, _)| *name).find(|name| *name == key.text)
 }
 
 /// On the command line `1e-3,3e-4` is a list, as `[1e-3, 3e-4]` is, unless the leaf takes any text.
@@ -113,29 +138,8 @@ pub(super) fn unbracketed(kind: &Kind, node: &Node) -> Option<Node> {
     Some(Node { place: node.place.clone(), content: Content::List(items) })
 }
 
-/// The values of `{range: …}`, `{linspace: …}` or `{logspace: …}`.
-fn spaced(leaf: usize, node: &Node, entries: &[(Key, Node)]) -> Result<Vec<Setting>> {
-    let names = SPACINGS.map(|(name, _)| name);
-    let [(key, arguments)] = entries else {
-        let why = "an axis is a list of values, or one way to space them";
-        return Err(Fault::at(&node.place, why).hint(format!("there are {}", list(&names))));
-    };
-    let Some((name, example)) = SPACINGS.into_iter().find(|(name, _)| *name == key.text) else {
-        let near = nearest(&key.text, names).map(|near| format!("did you mean `{near}`?"));
-        let hint = near.unwrap_or_else(|| format!("there are {}, and lists", list(&names)));
-        return Err(Fault::at(&key.place, format!("`{}` is no way to space an axis", key.text)).hint(hint));
-    };
-    let spacing = Spacing { leaf, name, example, arguments };
-    if !matches!(leaf::all()[leaf].kind, Kind::Integer { .. } | Kind::Number(..)) {
-        let kind = leaf::all()[leaf].kind.describe();
-        let why = format!("`{name}` gives numbers, and `{}` takes {kind}", leaf::all()[leaf].path);
-        return Err(Fault::at(&key.place, why).hint("write its values as a list"));
-    }
-    if name == "range" { spacing.range() } else { spacing.between() }
-}
-
-/// A spacing being read.
-struct Spacing<'a> {
+/// One of [`WAYS`], being read.
+struct Way<'a> {
     leaf: usize,
     name: &'static str,
     example: &'static str,
@@ -143,14 +147,57 @@ struct Spacing<'a> {
     arguments: &'a Node,
 }
 
-impl Spacing<'_> {
+impl<'a> Way<'a> {
+    /// The way that a map says.
+    fn of(leaf: usize, node: &Node, entries: &'a [(Key, Node)]) -> Result<Self> {
+        let names = WAYS.map(|(name, _)| name);
+        let [(key, arguments)] = entries else {
+            let why = "an axis is a list of values, or one way to give them";
+            return Err(Fault::at(&node.place, why).hint(format!("there are {}", list(&names))));
+        };
+        let Some((name, example)) = WAYS.into_iter().find(|(name, _)| *name == key.text) else {
+            let near = nearest(&key.text, names).map(|near| format!("did you mean `{near}`?"));
+            let hint = near.unwrap_or_else(|| format!("there are {}, and lists", list(&names)));
+            return Err(Fault::at(&key.place, format!("`{}` is no way to give an axis", key.text)).hint(hint));
+        };
+        let kind = leaf::at(leaf).kind;
+        if name != "choice" && !matches!(kind, Kind::Integer { .. } | Kind::Number(..)) {
+            let why = format!("`{name}` gives numbers, and `{}` takes {}", leaf::at(leaf).path, kind.describe());
+            return Err(Fault::at(&key.place, why).hint("write its values as a list, or draw from them by `choice`"));
+        }
+        Ok(Self { leaf, name, example, arguments })
+    }
+
+    /// Two ends that values are drawn between.
+    fn drawn(&self) -> Result<Law> {
+        let arguments = self.arguments(&[2], "two ends")?;
+        let [(low, from), (high, to)] = arguments[..] else { return Err(self.wrong("two ends", "that")) };
+        let is_log = self.name == "log_uniform";
+        if let Some((x, node)) = arguments.iter().find(|(x, _)| is_log && *x <= 0.0) {
+            let why = format!("{} has no logarithm, so no `log_uniform` ends there", told(*x));
+            return Err(Fault::at(&node.place, why).hint("the ends are the values themselves: `[1e-4, 1e-2]`"));
+        }
+        self.fit(low, &from.place)?;
+        self.fit(high, &to.place)?;
+        if low >= high {
+            let why = format!(
+                "`{}` draws from the lower end to the higher, and {} is not above {}",
+                self.name,
+                told(high),
+                told(low)
+            );
+            return Err(Fault::at(&to.place, why));
+        }
+        Ok(if is_log { Law::LogUniform(low, high) } else { Law::Uniform(low, high) })
+    }
+
     /// From the first up to the second, which is left out, by the third: as Python's `range`, and for fractions too. Sums
     /// are rounded to twelve digits, so that 0.1, 0.2, 0.3 are what one would write.
     fn range(&self) -> Result<Vec<Setting>> {
         let arguments = self.arguments(&[2, 3], "where it starts, where it stops, and perhaps by how much it goes")?;
-        let whole = matches!(leaf::all()[self.leaf].kind, Kind::Integer { .. });
+        let whole = matches!(leaf::at(self.leaf).kind, Kind::Integer { .. });
         if let Some((x, node)) = arguments.iter().find(|(x, _)| whole && x.fract() != 0.0) {
-            let why = format!("`{}` takes integers, and {} is none", leaf::all()[self.leaf].path, told(*x));
+            let why = format!("`{}` takes integers, and {} is none", leaf::at(self.leaf).path, told(*x));
             return Err(Fault::at(&node.place, why));
         }
         let (start, stop) = (arguments[0].0, arguments[1].0);
@@ -203,15 +250,18 @@ impl Spacing<'_> {
 
     /// The numbers that it is given, as many as one of `counts`, each with where it stands.
     fn arguments(&self, counts: &[usize], what: &str) -> Result<Vec<(f64, &Node)>> {
-        let wrong = |found: &str| {
-            let why = format!("`{}` takes a list of {what}, not {found}", self.name);
-            Fault::at(&self.arguments.place, why).hint(format!("`{}`", self.example))
+        let Content::List(items) = &self.arguments.content else {
+            return Err(self.wrong(what, &self.arguments.describe()));
         };
-        let Content::List(items) = &self.arguments.content else { return Err(wrong(&self.arguments.describe())) };
         if !counts.contains(&items.len()) {
-            return Err(wrong(&format!("of {}", counted(items.len()))));
+            return Err(self.wrong(what, &format!("of {}", counted(items.len()))));
         }
         items.iter().map(|item| Ok((self.number(item)?, item))).collect()
+    }
+
+    fn wrong(&self, what: &str, found: &str) -> Box<Fault> {
+        let why = format!("`{}` takes a list of {what}, not {found}", self.name);
+        Fault::at(&self.arguments.place, why).hint(format!("`{}`", self.example))
     }
 
     fn number(&self, node: &Node) -> Result<f64> {
@@ -235,7 +285,7 @@ impl Spacing<'_> {
 
     /// A number that comes of it as a value of its leaf.
     fn fit(&self, x: f64, place: &Place) -> Result<Setting> {
-        let leaf = &leaf::all()[self.leaf];
+        let leaf = leaf::at(self.leaf);
         match leaf.kind.read(&format!("{x:?}"), true) {
             Ok(value) => Ok(Setting { leaf: self.leaf, value, place: place.clone() }),
             Err(misfit) => {

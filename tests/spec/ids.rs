@@ -30,6 +30,25 @@ const GOLDEN: [&str; 3] = [
     "948fd1b137261e1eb173d6f8a6e654f5e6feb56276881a7a245aa79a15a85082",
 ];
 
+/// A spec of all that the language has, by its ids.
+#[test]
+fn golden_ids_of_a_sweep() {
+    let sweep = sweep(
+        "tokens: 1e6\nsamples: 2\nsample_seed: 3\ndevice: cpu\nseeds: 2\n\
+         grid:\n  lr: {logspace: [1e-4, 1e-2, 4]}\n  position: [learned, rope]\n  dropout: {uniform: [0, 0.2]}\n\
+         blocks:\n  - {when: {position: rope}, grid: {rope_theta: [1e4, 5e5]}, set: {qk_norm: true}}\n\
+         derive: {min_lr: lr / 20, d_ff: 3 * d_model}\n\
+         exclude: ['lr > 5e-3 and position == rope']\n",
+    );
+    let ids: Vec<String> = sweep.points.iter().map(|point| run_id(point, None).to_string()).collect();
+    assert_eq!((ids.len(), sweep.excluded), (4 * 2 * 2 + 3 * 2 * 2 * 2, 8));
+    let all = blake3::hash(ids.concat().as_bytes()).to_hex();
+    assert_eq!((&ids[0][..16], all.as_str()), GOLDEN_SWEEP, "every stored sweep would be lost");
+}
+
+const GOLDEN_SWEEP: (&str, &str) =
+    ("d5157a8ed3af3725", "2cee49b7956b368cb76608a1a46375979ae2b02c227a9aace20eb45bff96337a");
+
 #[test]
 fn what_is_written_does_not_matter_but_what_is_meant() {
     let id = |text: &str| run_id(&sweep(text).points[0], None);

@@ -1,11 +1,13 @@
 //! The spec language from outside: what a person writes, and what comes of it.
 
 mod axes;
+mod derived;
 mod errors;
 mod ids;
 mod inheritance;
 mod presets;
 mod random;
+mod random_axes;
 mod sweeps;
 
 use std::{fs, path::Path};

@@ -82,6 +82,63 @@ proptest! {
     }
 
     #[test]
+    fn spaced_axes_have_their_ends_and_never_turn_back(first in 1e-6f64..1.0, factor in 1.001f64..1e4, count in 2usize..40) {
+        for way in ["linspace", "logspace"] {
+            let (first, last) = (format!("{first:e}"), format!("{:e}", first * factor));
+            let points = sweep(&format!("grid: {{lr: {{{way}: [{first}, {last}, {count}]}}}}\nmin_lr: 0\n")).points;
+            let values: Vec<f64> = points.iter().map(|point| point.train.lr).collect();
+            prop_assert_eq!(values.len(), count);
+            prop_assert_eq!((values[0], values[count - 1]), (first.parse().unwrap(), last.parse().unwrap()));
+            for two in values.windows(2) {
+                prop_assert!(two[1] > two[0] * (1.0 - 1e-5), "{:?}", values);
+            }
+            for inner in &values[1..count - 1] {
+                prop_assert_eq!(format!("{inner:.5e}").parse::<f64>().unwrap(), *inner);
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_has_the_values_of_python_s(start in 1i64..50, stop in 1i64..50, step in -7i64..7) {
+        let text = format!("grid: {{layers: {{range: [{start}, {stop}, {step}]}}}}\n");
+        let mut wanted = Vec::new();
+        let mut n = start;
+        while step != 0 && (step > 0 && n < stop || step < 0 && n > stop) {
+            wanted.push(n as usize);
+            n += step;
+        }
+        match try_load(&text, &[]) {
+            Ok(sweep) => prop_assert_eq!(sweep.points.iter().map(|p| p.model.layers).collect::<Vec<_>>(), wanted),
+            Err(error) => prop_assert!(wanted.is_empty(), "{}", error),
+        }
+    }
+
+    #[test]
+    fn excluded_points_are_those_for_which_the_condition_holds(
+        layers in prop::collection::btree_set(1u32..20, 1..6), heads in prop::sample::subsequence(vec![1u32, 2, 4, 8], 1..4), least in 1u32..20, most in 1u32..9
+    ) {
+        let layers: Vec<u32> = layers.into_iter().collect();
+        let condition = format!("layers >= {least} and not heads > {most}");
+        let text = format!("grid: {{layers: {layers:?}, heads: {heads:?}}}\nexclude: ['{condition}']\n");
+        let all = layers.len() * heads.len();
+        let gone = layers.iter().filter(|n| **n >= least).count() * heads.iter().filter(|n| **n <= most).count();
+        match try_load(&text, &[]) {
+            Ok(sweep) => prop_assert_eq!((sweep.excluded, sweep.points.len()), (gone, all - gone)),
+            Err(error) => prop_assert!(gone == 0 || gone == all, "{}", error),
+        }
+    }
+
+    #[test]
+    fn a_larger_number_of_samples_begins_with_the_smaller(few in 1usize..20, more in 0usize..20, seed in any::<u32>()) {
+        let of = |samples: usize, also: &str| {
+            let text = format!("samples: {samples}\nsample_seed: {seed}\ngrid: {{lr: {{log_uniform: [1e-5, 1]}}{also}}}\n");
+            sweep(&text).points.iter().map(|point| point.train.lr).collect::<Vec<_>>()
+        };
+        let first = of(few, "");
+        prop_assert_eq!(&of(few + more, ", layers: {choice: [1, 2]}")[..few], &first[..]);
+    }
+
+    #[test]
     fn an_id_follows_the_config_and_not_its_spelling(
         picks in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>(), 0usize..12, 0usize..12), 1..8)
     ) {

@@ -27,6 +27,13 @@ impl Names for Leaves {
             });
             (format!("unknown name `{name}`"), hint)
         })?;
+        if index >= leaf::all().len() {
+            let budget = leaf::at(index);
+            let others = leaf::all().iter().find(|leaf| leaf.word() == budget.word());
+            let also = others.map_or(String::new(), |leaf| format!("; `{}` is a setting", leaf.path));
+            let why = format!("`{}` is a budget, and no run has it", budget.path);
+            return Err((why, Some(format!("`steps` is what comes of it{also}"))));
+        }
         let (kind, words): (Kind, &'static [&'static str]) = match leaf::all()[index].kind {
             kind::Kind::Integer { .. } | kind::Kind::Number(..) => (Kind::Number, &[]),
             kind::Kind::Bool => (Kind::Bool, &[]),
