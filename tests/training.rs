@@ -427,7 +427,7 @@ fn a_damaged_checkpoint_is_no_longer_best() {
     let next = checkpoint::best(&bench.folder).unwrap().unwrap();
     assert_ne!(next, best, "who starts from it falls back");
 
-    bench.attempt(Fate::DiesAfter(3)).0.unwrap_err();
+    bench.attempt(Fate::DiesAfter(6)).0.unwrap_err();
     assert!(!best.path.exists() && pointer(&bench) == format!("{}\n", next.name()));
 }
 
