@@ -7,6 +7,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use exp::base::manifest::FileRef;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -133,8 +134,11 @@ fn from_a_spec_to_runs_reports_and_json() {
     lab.write("reports/tiny/loss_vs_gone.png", "of an axis that is no more");
     let manifest = lab.path("reports/tiny/manifest.json");
     let mut earlier: Value = serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
-    let gone = serde_json::json!({"name": "loss_vs_gone.png", "bytes": 1, "blake3": ""});
-    earlier["files"].as_array_mut().unwrap().push(gone);
+    let gone = FileRef::of("loss_vs_gone.png", b"of an axis that is no more");
+    let edited = FileRef::of("mine.png", b"a picture of exp's");
+    for file in [gone, edited] {
+        earlier["files"].as_array_mut().unwrap().push(serde_json::to_value(file).unwrap());
+    }
     fs::write(&manifest, earlier.to_string()).unwrap();
     fs::remove_file(&picture).unwrap();
     lab.exp(&["report", "tiny"], 0);

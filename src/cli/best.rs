@@ -23,7 +23,7 @@ pub struct Args {
     by: String,
 
     /// Only among runs of which this holds: 'layers <= 4 and params < 1e6'
-    #[arg(long = "where", value_name = "CONDITION")]
+    #[arg(long = "where", value_name = "CONDITION", allow_hyphen_values = true)]
     condition: Option<String>,
 
     /// How many

@@ -30,7 +30,7 @@ pub struct Args {
     format: Format,
 
     /// Only runs of which this holds: 'layers >= 4 and best_val_loss < 1.7'
-    #[arg(long, value_name = "CONDITION")]
+    #[arg(long, value_name = "CONDITION", allow_hyphen_values = true)]
     filter: Option<String>,
 
     /// Replace what an earlier export wrote into the folder

@@ -27,7 +27,7 @@ pub struct Args {
     experiment: Option<String>,
 
     /// Only runs of which this holds: 'layers >= 4 and best_val_loss < 1.7'
-    #[arg(long, value_name = "CONDITION")]
+    #[arg(long, value_name = "CONDITION", allow_hyphen_values = true)]
     filter: Option<String>,
 
     /// By what to order them, the most important first; -NAME for the greatest first: best_val_loss,-layers

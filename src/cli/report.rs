@@ -38,7 +38,9 @@ pub fn draw(root: &Root, store: &Store, experiment: &str) -> Result<()> {
     for (name, bytes) in &files {
         files::write_atomic(&folder.join(name), bytes)?;
     }
-    for stale in before.iter().filter(|old| !files.iter().any(|(name, _)| *name == old.name)) {
+    let is_stale = |old: &&FileRef| !files.iter().any(|(name, _)| *name == old.name);
+    // What is not as it was written is a person's by now.
+    for stale in before.iter().filter(is_stale).filter(|old| old.verify(&folder).is_ok()) {
         remove(&folder.join(&stale.name))?;
     }
     Manifest { files: files.iter().map(|(name, bytes)| FileRef::of(name, bytes)).collect() }.write(&folder)?;

@@ -33,7 +33,7 @@ pub struct SpecArgs {
     pub seeds: Option<String>,
 
     /// Take those points alone for which a condition holds: --only 'layers == 4 and lr < 1e-2'
-    #[arg(long, value_name = "CONDITION")]
+    #[arg(long, value_name = "CONDITION", allow_hyphen_values = true)]
     pub only: Option<String>,
 
     /// Take a sweep of more than 100,000 points

@@ -147,6 +147,11 @@ struct Way<'a> {
     arguments: &'a Node,
 }
 
+/// A number in so many digits, unless it is whole: then it is what it is.
+fn rounded(x: f64, count: usize) -> f64 {
+    if x.fract() == 0.0 { x } else { digits(x, count) }
+}
+
 impl<'a> Way<'a> {
     /// The way that a map says.
     fn of(leaf: usize, node: &Node, entries: &'a [(Key, Node)]) -> Result<Self> {
@@ -211,7 +216,7 @@ impl<'a> Way<'a> {
             return Err(Fault::at(&self.arguments.place, why).hint("the stop itself is left out, as in Python"));
         }
         let count = self.bounded(count, &self.arguments.place)?;
-        let value = |k: usize| if k == 0 { start } else { digits(start + k as f64 * step, 12) };
+        let value = |k: usize| if k == 0 { start } else { rounded(start + k as f64 * step, 12) };
         let place = |k: usize| if k == 0 { &arguments[0].1.place } else { &self.arguments.place };
         (0..count).map(|k| self.fit(value(k), place(k))).collect()
     }
@@ -243,9 +248,16 @@ impl<'a> Way<'a> {
         let value = |k: usize| match k {
             0 => self.fit(first, &from.place),
             k if k + 1 == count => self.fit(last, &to.place),
-            k => self.fit(digits(between(k), 6), &how_many.place),
+            k => self.fit(rounded(between(k), 6), &how_many.place),
         };
-        (0..count).map(value).collect()
+        let values: Vec<Setting> = (0..count).map(value).collect::<Result<_>>()?;
+        match values.windows(2).find(|two| two[0].value == two[1].value) {
+            Some(two) => {
+                let why = format!("so many values lie so near that {} is among them twice", two[0].value);
+                Err(Fault::at(&how_many.place, why).hint("values between the ends have six digits"))
+            }
+            None => Ok(values),
+        }
     }
 
     /// The numbers that it is given, as many as one of `counts`, each with where it stands.

@@ -75,8 +75,7 @@ impl Store {
 }
 
 /// What there is to ask, for hints.
-const VIEWS: &str =
-    "there are run, setting, metric, attempt, member, artifact, tag: `SELECT * FROM run LIMIT 1` shows what one has";
+const VIEWS: &str = "there are run, setting, metric, attempt, member, artifact, tag: README has their columns; `SELECT id, best_val_loss FROM run` asks one";
 
 /// About how much memory a value takes in an answer.
 fn size(value: ValueRef) -> usize {
