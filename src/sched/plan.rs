@@ -283,6 +283,7 @@ data: {corpus_chars: 20000}
             error.contains("updates, and 1e12 are the most") && error.contains("grid: {flops: [1e9, 1e300]}"),
             "{error}"
         );
+        lab.plan("flops: 1e9\nderive: {beta1: steps / 400}").expect("the default, 500 steps, is nowhere looked at");
         let unfit = lab.refusal("flops: 1e9\nderive: {beta1: steps}");
         assert!(unfit.contains("derive: {beta1: steps}") && unfit.contains("a number in [0, 1)"), "{unfit}");
     }

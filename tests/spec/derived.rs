@@ -64,6 +64,8 @@ fn whoever_says_how_long_is_trained_says_it_last() {
     assert_eq!(steps("steps: 7\n", &["tokens=76800", "steps=8"]), [8]);
     let text = "steps: 7\ninclude: [{tokens: 76800}]\n";
     assert_eq!(steps(text, &[]), [7, 100], "an entry's word counts for its point");
+    assert_eq!(steps("tokens: 76800\ninclude: [{steps: 7}]\n", &[]), [100, 7]);
+    assert_eq!(steps("tokens: 76800\nblocks: [{when: layers == 4, set: {steps: 7}}]\n", &[]), [7]);
 }
 
 #[test]
