@@ -250,14 +250,14 @@ fn a_plan_says_what_is_cached_what_varies_and_how_long_the_rest_takes() {
         before.contains("seed: 1, 2, 3, 4, 5, 6, 7, 8, … 19, 20 (20 values)") && before.contains("40 new"),
         "{before}"
     );
-    assert!(before.contains("once something was trained here"), "{before}");
+    assert!(before.contains("once something was trained on this machine"), "{before}");
     assert_eq!(json(&[])["totals"]["seconds"], Value::Null);
 
     lab.exp(&["run", "tiny.yaml", "--no-report"], 0);
     let three = ["--set", "lr=1e-2,1e-3,3e-3"];
     let now = planned(&three);
     assert!(now.contains("1 of 3 runs to do") && now.contains("1 new, 2 cached"), "{now}");
-    assert!(now.contains(", about ") && now.contains(" of checkpoints on disk"), "{now}");
+    assert!(now.contains("\nabout ") && now.contains(" of checkpoints on disk"), "{now}");
     let of = json(&three);
     assert_eq!(of["axis_values"]["train.lr"], serde_json::json!([1e-2, 1e-3, 3e-3]));
     assert_eq!((&of["totals"]["runs_to_do"], &of["totals"]["seconds_are_rough"]), (&1.into(), &false.into()));
@@ -265,7 +265,7 @@ fn a_plan_says_what_is_cached_what_varies_and_how_long_the_rest_takes() {
     let kept = of["runs"][2]["disk_bytes"].as_u64().unwrap();
     assert_eq!(kept, 3 * 12 * of["runs"][2]["params"].as_u64().unwrap(), "12 steps, every 5: three checkpoints");
     let rough = ["--set", "layers=2"];
-    assert!(planned(&rough).contains(", ~") && json(&rough)["totals"]["seconds_are_rough"] == true);
+    assert!(planned(&rough).contains("\n~") && json(&rough)["totals"]["seconds_are_rough"] == true);
 
     let id = of["runs"][2]["id"].as_str().unwrap();
     let why = planned(&[&three[..], &["--explain", &id[..10]]].concat());

@@ -113,9 +113,13 @@ fn totals(plan: &Plan, outlook: &Outlook) -> String {
     );
     text += &match outlook.time {
         _ if todo().next().is_none() => String::new(),
-        Some(time) if time.is_rough => format!(", ~{} here, by runs of other shapes", format::duration(time.seconds)),
-        Some(time) => format!(", about {} here", format::duration(time.seconds)),
-        None => "; how long it takes is told once something was trained here".into(),
+        Some(time) if time.is_rough => {
+            format!("\n~{} on this machine, by runs of other shapes", format::duration(time.seconds))
+        }
+        Some(time) => {
+            format!("\nabout {} on this machine, by runs of the same shapes", format::duration(time.seconds))
+        }
+        None => "\nhow long it takes is told once something was trained on this machine".into(),
     };
     text + "\n"
 }
