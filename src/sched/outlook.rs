@@ -62,7 +62,10 @@ impl Outlook {
         let (mut on, mut is_known, mut is_rough) = ([0.0; 2], true, false);
         for run in &plan.runs {
             let time = speeds.time(run)?;
-            runs.push(Takes { disk: disk(&run.frozen.config, &run.cost), time });
+            runs.push(Takes {
+                disk: disk(&run.frozen.config, &run.cost).min(run.checkpoint_bytes.unwrap_or(u64::MAX)),
+                time,
+            });
             match time {
                 Some(time) => {
                     on[usize::from(kind(&run.frozen.config.run.device) != "cpu")] += time.seconds;
