@@ -42,8 +42,10 @@
 //!
 //! # Who owns which file on disk
 //!
-//! [`base::folders`] names what lies in a root and in the user's cache folder, which [`data::shakespeare`] alone writes. A worker alone writes `attempt-K/`, `checkpoints/`, `samples/` and `tokenizer.json` of its run, or `exp
-//! import` before anybody sees the run; the scheduler writes `config.json`, the journals, to which `exp cancel` and `exp tag`
+//! [`base::folders`] names what lies in a root and in the user's cache folder, which [`data::shakespeare`] alone writes. A
+//! worker alone writes `attempt-K/`, `checkpoints/`, `samples/` and `tokenizer.json` of its run, or `exp import` before
+//! anybody sees the run; of a run that nobody trains, [`sched::budget`] removes checkpoints beyond their bytes, and `exp gc`
+//! what was moved aside. The scheduler writes `config.json`, the journals, to which `exp cancel` and `exp tag`
 //! append, and by [`exec::slots`] who is on which device; [`store`] writes `exp.db`, and [`store::remove`] takes away whole
 //! runs and experiments; [`data`] writes the token cache, what it has seen of prepared tokens and the tokenizers' files, and
 //! [`mod@data::prepare`] the folder that it is told to, all of whose names its `state` has; [`exec::device`] writes the
@@ -83,6 +85,8 @@
 //!   hold, until both the scheduler and the worker that held it are gone, or their run was taken over ([`exec::slots`]).
 //! - What cannot be listed or read is never taken for what is not there.
 //! - An error keeps what the system answered: what waits for a person (a full disk, a missing right) is not tried again.
+//! - What is to be removed is said first, then removed: whoever reads what was said never misses a file. A run vanishes at
+//!   once, and no single look at a lease is enough to remove anything.
 //! - One value per step: events after the step that a later attempt resumed from are void.
 //! - A bad point of a grid is found before the first run starts.
 //! - What is not finite is the word `"nan"`, `"inf"` or `"-inf"` wherever it is stored, and is never best.
