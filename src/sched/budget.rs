@@ -22,7 +22,7 @@ fn size(frozen: &FrozenRun) -> u64 {
 /// which is taken to be as large as the largest.
 ///
 /// # Errors
-/// [`Exit::Spec`](crate::base::Exit::Spec), at the leaf, where not every run could keep its newest checkpoint and its best.
+/// [`Exit::Spec`], at the leaf, where not every run could keep its newest checkpoint and its best.
 pub fn share_out(sweep: &Sweep, runs: &mut [PlannedRun], members: usize) -> Result<()> {
     const LEAF: &str = "checkpoint.max_bytes";
     if runs.iter().all(|run| run.frozen.config.checkpoint.max_bytes.is_none()) {
@@ -53,7 +53,7 @@ pub fn share_out(sweep: &Sweep, runs: &mut [PlannedRun], members: usize) -> Resu
 /// The part of a stored run, among the runs of the experiment that it belongs to.
 ///
 /// # Errors
-/// [`Exit::Store`](crate::base::Exit::Store) where the index or a run's config cannot be read.
+/// [`Exit::Store`] where the index or a run's config cannot be read.
 pub fn part_of(root: &Root, store: &Store, row: &RunRow, frozen: &FrozenRun) -> Result<Option<u64>> {
     let (Some(most), Some(experiment)) = (frozen.config.checkpoint.max_bytes, row.experiments.first()) else {
         return Ok(None);

@@ -51,9 +51,10 @@ impl Store {
                 self.rows(which, [name], Some(name))
             }
             None => {
-                let mut rows = self.rows("", [], None)?;
-                // Not by SQLite, whose sorter writes the configs of many runs to the disk.
-                rows.sort_by_key(|row| (Reverse(row.created), row.id));
+                let mut rows = self.rows("ORDER BY runs.run", [], None)?;
+                // Not by SQLite, whose sorter writes the configs of many runs to the disk. Those that became known together
+                // stay in the order of their grid.
+                rows.sort_by_key(|row| Reverse(row.created));
                 Ok(rows)
             }
         }
