@@ -151,7 +151,8 @@ fn what_is_taken_away_is_missed_and_what_nobody_has_read_is_not() {
     fs::remove_file(other.tokenizer()).unwrap();
     let (code, mut found) = verify(&lab, &[]);
     let mut both = vec![named(&one.tokenizer(), "damaged"), named(&other.tokenizer(), "missing")];
-    (found.sort(), both.sort());
+    found.sort();
+    both.sort();
     assert_eq!((code, found), (Some(5), both));
     put_back();
     // What cannot be read is neither: it may be whole.
