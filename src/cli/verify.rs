@@ -8,7 +8,7 @@ use super::{needed_store, run::shown};
 use crate::{
     base::{Exit, Result, RunId, files, folders::Root, progress::Progress},
     data::shelf,
-    store::{Store, Verified, What},
+    store::{Named, Store, Verified, What},
     ui::{self, format},
 };
 
@@ -31,7 +31,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let known = names(&root.experiments())?;
     let (experiments, runs) = match &args.which[..] {
         [] => (known, store.runs(None)?.iter().map(|row| row.id).collect()),
-        some => chosen(&store, &known, some)?,
+        some => chosen(&store, some)?,
     };
     verify_runs(&store, &runs, &mut found)?;
     let reports = if args.which.is_empty() { names(&root.reports())? } else { experiments.clone() };
@@ -50,15 +50,15 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
 }
 
 /// The experiments and runs that were named, each once, and the runs of those experiments.
-fn chosen(store: &Store, known: &[String], names: &[String]) -> Result<(Vec<String>, Vec<RunId>)> {
+fn chosen(store: &Store, names: &[String]) -> Result<(Vec<String>, Vec<RunId>)> {
     let (mut experiments, mut runs) = (Vec::new(), Vec::new());
     for name in names {
-        let more = match known.contains(name) {
-            true => {
-                experiments.push(name.clone());
+        let more = match store.named(name)? {
+            Named::Experiment(experiment) => {
+                experiments.push(experiment.name);
                 store.runs(Some(name))?
             }
-            false => vec![store.find(name)?],
+            Named::Run(row) => vec![*row],
         };
         runs.extend(more.iter().map(|row| row.id));
     }
