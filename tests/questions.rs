@@ -32,15 +32,11 @@ static RUNS: LazyLock<(tempfile::TempDir, Lab)> = LazyLock::new(|| {
 
 /// Exit code, standard output and standard error of a command.
 fn exp(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = RUNS.1.exp(arguments).output().unwrap();
-    let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    (output.status.code(), out, err)
+    RUNS.1.answers(arguments)
 }
 
 fn json_of(arguments: &[&str]) -> Value {
-    let (code, out, err) = exp(&[arguments, &["--json"]].concat());
-    assert_eq!(code, Some(0), "{err}");
-    serde_json::from_str(&out).unwrap()
+    RUNS.1.json(arguments)
 }
 
 /// What of a setting the listed runs have.

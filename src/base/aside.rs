@@ -82,8 +82,7 @@ impl Aside {
         match exchange(self.path(), path) {
             // Not every file system can do it in one step.
             Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {
-                fs::remove_dir_all(path)?;
-                fs::rename(self.path(), path)?;
+                replace(self.path(), path)?;
             }
             exchanged => exchanged?, // and what was there goes with `self`
         }
@@ -102,6 +101,21 @@ impl Aside {
 fn exchange(a: &Path, b: &Path) -> std::io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     Ok(renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE)?)
+}
+
+/// Gives a folder the name of another, which is then removed; in steps, so that a kill in between leaves the old one, at
+/// worst under the name that it has aside.
+fn replace(new: &Path, place: &Path) -> std::io::Result<()> {
+    let mut name = new.file_name().unwrap_or_default().to_owned(); // nobody else's
+    name.push("-old");
+    let old = files::folder_of(place).join(name);
+    fs::rename(place, &old)?;
+    if let Err(error) = fs::rename(new, place) {
+        fs::rename(&old, place)?;
+        return Err(error);
+    }
+    files::sync_folder(files::folder_of(place))?;
+    files::sweep_away(&old)
 }
 
 /// Where the folder comes to stand that a person calls `folder`: where links lead.
@@ -191,5 +205,20 @@ mod tests {
         let second = Aside::new(place.parent().unwrap()).unwrap();
         assert!(second.put_in_place(&place).is_err(), "it is there and not empty");
         assert_eq!(names(), ["place"]);
+    }
+
+    #[test]
+    fn a_folder_that_is_replaced_in_steps_is_removed_only_once_the_new_one_stands() {
+        let dir = tempfile::tempdir().unwrap();
+        let (new, place) = (dir.path().join(".aside-new"), dir.path().join("place"));
+        fs::create_dir(&place).unwrap();
+        fs::write(place.join("file"), "old").unwrap();
+        assert!(replace(&new, &place).is_err(), "there is no new one");
+        assert_eq!(fs::read(place.join("file")).unwrap(), b"old");
+        fs::create_dir(&new).unwrap();
+        fs::write(new.join("file"), "new").unwrap();
+        replace(&new, &place).unwrap();
+        assert_eq!(fs::read(place.join("file")).unwrap(), b"new");
+        assert_eq!(files::names(dir.path()).unwrap(), ["place"]);
     }
 }

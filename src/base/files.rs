@@ -3,7 +3,7 @@
 use std::{
     ffi::OsString,
     fs::{self, File},
-    io::Write,
+    io::{ErrorKind, Write},
     path::{Path, PathBuf},
 };
 
@@ -39,7 +39,7 @@ pub fn write_new(path: &Path, bytes: &[u8]) -> Result<bool> {
     let write = || -> std::io::Result<bool> {
         match written_aside(path, |file| file.write_all(bytes))?.persist_noclobber(path) {
             Ok(_) => sync_folder(folder_of(path)).map(|()| true),
-            Err(e) if e.error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
+            Err(e) if e.error.kind() == ErrorKind::AlreadyExists => Ok(false),
             Err(e) => Err(e.error),
         }
     };
@@ -80,30 +80,29 @@ pub fn make_folder(path: &Path) -> std::io::Result<()> {
     let parent = folder_of(path);
     make_folder(parent)?;
     match fs::create_dir(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => {} // another process was faster
+        Err(e) if e.kind() == ErrorKind::AlreadyExists && path.is_dir() => {} // another process was faster
         made => made?,
     }
     sync_folder(parent)
 }
 
 /// Removes a file, a link and not what it leads to, or a folder, which vanishes at once: who is killed meanwhile leaves all
-/// of it, or something aside that nobody sees and that is [swept](sweep) later.
+/// of it, or something aside that nobody sees and that is [swept](sweep) later. What is not there was removed already.
 pub fn remove(path: &Path) -> std::io::Result<()> {
     let folder = folder_of(path);
-    if !path.symlink_metadata()?.is_dir() {
-        fs::remove_file(path)?;
-        return sync_folder(folder);
-    }
     let mut name = OsString::from(ASIDE);
     name.push(path.file_name().unwrap_or_default());
     name.push(format!("-{}-{}", std::process::id(), clock::now()));
     let aside = folder.join(name);
-    fs::rename(path, &aside)?;
-    sync_folder(folder)?;
-    match fs::remove_dir_all(&aside) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()), // somebody swept it
-        removed => removed,
+    match path.symlink_metadata().and_then(|found| match found.is_dir() {
+        true => fs::rename(path, &aside),
+        false => fs::remove_file(path),
+    }) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()), // others were faster
+        removed => removed?,
     }
+    sync_folder(folder)?;
+    sweep_away(&aside)
 }
 
 /// Bytes of a file, or of all files of a folder. Links are not followed, and what cannot be looked at is left out.
@@ -132,9 +131,21 @@ pub fn left_aside(folder: &Path, age: Millis) -> Vec<PathBuf> {
     aside.map(|entry| entry.path()).filter(|path| clock::now() - clock::modified(path) >= age).collect()
 }
 
-/// Removes something that lies aside; of a link, the link.
+/// As [`remove`], for what nobody looks at: where it stands, since half of it is no worse than all of it.
 pub fn sweep_away(path: &Path) -> std::io::Result<()> {
-    if path.symlink_metadata()?.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+    let found = path.symlink_metadata();
+    match found.and_then(|found| if found.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// What stands at a path, a link for itself; `None` where nothing does. That it cannot be told is an error.
+pub fn stands(path: &Path) -> std::io::Result<Option<fs::Metadata>> {
+    match path.symlink_metadata() {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
 }
 
 /// Makes a rename or a new file inside `folder` durable.
@@ -147,7 +158,7 @@ pub fn sync_folder(folder: &Path) -> std::io::Result<()> {
 pub fn names(folder: &Path) -> Result<Vec<OsString>> {
     let list = || fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<_>>();
     match list() {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Vec::new()),
         listed => listed.doing(Exit::Store, || format!("listing {}", folder.display())),
     }
 }
@@ -233,7 +244,9 @@ mod tests {
         remove(&path("folder")).unwrap();
         assert_eq!(names(dir.path()).unwrap(), ["kept"]);
         assert_eq!(size(&path("kept")), 5);
-        assert!(remove(&path("link")).is_err());
+        assert!(remove(&path("link")).is_ok() && sweep_away(&path("link")).is_ok(), "it is gone already");
+        assert!(remove(&path("kept/deep/file/none")).is_err() && stands(&path("kept/deep/file/none")).is_err());
+        assert!(stands(&path("kept")).unwrap().is_some() && stands(&path("link")).unwrap().is_none());
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! runs/tokenizers/lock                          held while a run begins to refer to one, or unused ones are removed
 //! runs/slots/<host>/                            the places on a machine's devices, a lock each: who has them, for how much
 //! runs/experiments/<name>/journal.jsonl         what each `exp run` of the spec expanded to
-//! runs/experiments/<name>/lock                  held while an import is added to the experiment
+//! runs/experiments/<name>/lock                  held while an import is added to the experiment, or it is removed
+//! runs/experiments/<name>/schedulers/<pid>…     held by each `exp run` of the experiment for as long as it lives
 //! runs/<id16>/config.json                       the frozen config, the whole id, the corpus's hash
 //! runs/<id16>/tokenizer.json                    what its tokens mean
 //! runs/<id16>/lock                              held by the worker that trains the run; its lease
@@ -116,6 +117,16 @@ impl Root {
     /// What each `exp run` of an experiment's spec expanded to.
     pub fn experiment_journal(&self, name: &str) -> PathBuf {
         self.experiment(name).join("journal.jsonl")
+    }
+
+    /// Held while an import is added to an experiment, while an `exp run` begins, and while it is removed.
+    pub fn experiment_lock(&self, name: &str) -> PathBuf {
+        self.experiment(name).join("lock")
+    }
+
+    /// A lock for each `exp run` of an experiment.
+    pub fn schedulers(&self, experiment: &str) -> PathBuf {
+        self.experiment(experiment).join("schedulers")
     }
 
     /// The pictures and tables of all experiments.

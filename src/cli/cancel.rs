@@ -18,7 +18,7 @@ use crate::{
         machine::{Identity, Standing},
     },
     event::{Note, RunState},
-    store::{RunRow, Store},
+    store::RunRow,
     ui::{self, format::plural},
 };
 
@@ -53,7 +53,7 @@ pub struct Args {
 /// Runs the command.
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let mut store = store_within(root, FIRST_LOOK)?.ok_or_else(|| nothing_yet(root))?;
-    let rows = find(&store, &args.what)?;
+    let rows = store.runs_named(&args.what)?;
     let is_over = |row: &&RunRow| matches!(row.state, RunState::Done | RunState::Skipped { .. });
     // Those that run come last: one that ends makes room for the next, which is to be cancelled by then.
     let (running, waiting): (Vec<_>, Vec<_>) = rows.iter().filter(|row| !is_over(row)).partition(|row| is_running(row));
@@ -66,7 +66,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     }
     let left = wait_for(root, &asked)?;
     refresh(&mut store, LAST_LOOK)?;
-    let now = find(&store, &args.what)?;
+    let now = store.runs_named(&args.what)?;
     for row in &now {
         rows.iter().filter(|before| before.id == row.id).for_each(|before| say(row, before));
     }
@@ -137,19 +137,6 @@ fn whereabouts(lease: Option<&Lease>) -> String {
 
 fn is_running(row: &RunRow) -> bool {
     matches!(row.state, RunState::Running { .. })
-}
-
-/// The run of that id, or else the runs of that experiment.
-pub fn find(store: &Store, what: &str) -> Result<Vec<RunRow>> {
-    match store.find(what) {
-        Ok(row) => Ok(vec![row]),
-        Err(error) => match store.experiment(what) {
-            Ok(_) => store.runs(Some(what)),
-            // Nobody writes a run's id with other letters than it has: a name was meant.
-            Err(unknown) if what.contains(|c: char| !c.is_ascii_hexdigit()) => Err(unknown),
-            Err(_) => Err(error),
-        },
-    }
 }
 
 /// What came of a request, in a line.

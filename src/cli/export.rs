@@ -5,14 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{cancel, columns::Columns, needed_store, run::shown};
+use super::{columns::Columns, needed_store, run::shown};
 use crate::{
     base::{Error, Exit, Result, folders::Root},
     data::tokenizer::{self, GPT2_EOT},
     export,
     model::export as weights,
     spec::{config::TokenizerKind, expr::Expr},
-    store::{RunRow, Store},
+    store::{Named, RunRow, Store},
     train::{Trained, Which},
     ui::{self, format},
 };
@@ -103,7 +103,7 @@ fn arguments(args: &Args) -> Result<(PathBuf, Vec<&str>)> {
 fn chosen(store: &Store, names: &[&str]) -> Result<Vec<RunRow>> {
     let mut rows: Vec<RunRow> = Vec::new();
     for name in names {
-        for row in cancel::find(store, name)? {
+        for row in store.runs_named(name)? {
             if rows.iter().all(|other| other.id != row.id) {
                 rows.push(row);
             }
@@ -126,13 +126,14 @@ fn hf(root: &Root, names: &[&str], to: &Path, args: &Args) -> Result<Exit> {
     let [name] = names else {
         return Err(unfit("the arguments", "`--format hf` writes the model of one run into one folder"));
     };
-    let row = store.find(name).map_err(|error| match store.experiment(name) {
-        Ok(_) => {
-            unfit("the arguments", &format!("`--format hf` writes the model of one run, and {name} is an experiment"))
-                .hint(format!("that of the best: exp export $(exp best {name}) --format hf {}", to.display()))
+    let row = match store.named(name)? {
+        Named::Run(row) => row,
+        Named::Experiment(_) => {
+            let why = format!("`--format hf` writes the model of one run, and {name} is an experiment");
+            let hint = format!("that of the best: exp export $(exp best {name}) --format hf {}", to.display());
+            return Err(unfit("the arguments", &why).hint(hint));
         }
-        Err(_) => error,
-    })?;
+    };
     let doing = || format!("exporting the run {}", row.id.short());
     let folder = root.run(&row.id);
     weights::Architecture::of(&row.config.model).map_err(|e| e.within(doing()))?; // before all weights are read

@@ -38,34 +38,63 @@ pub struct Args {
 }
 
 /// What is freed, in the order in which it is shown.
-const KINDS: [&str; 4] = [
-    "cached tokens of no run",
-    "tokenizers' files of no run",
-    "checkpoints set aside",
-    "leftovers of commands that were killed",
-];
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Tokens,
+    Tokenizers,
+    Checkpoints,
+    Leftovers,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [Self::Tokens, Self::Tokenizers, Self::Checkpoints, Self::Leftovers];
+
+    /// As programs read it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tokens => "tokens",
+            Self::Tokenizers => "tokenizers",
+            Self::Checkpoints => "checkpoints",
+            Self::Leftovers => "leftovers",
+        }
+    }
+
+    /// As people read it.
+    fn what(self) -> &'static str {
+        match self {
+            Self::Tokens => "cached tokens of no run",
+            Self::Tokenizers => "tokenizers' files of no run",
+            Self::Checkpoints => "checkpoints set aside",
+            Self::Leftovers => "leftovers of commands that were killed",
+        }
+    }
+}
+
+/// How much of a kind.
+struct Sum {
+    kind: Kind,
+    count: usize,
+    bytes: u64,
+}
 
 /// Runs the command.
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     if !root.runs().exists() {
         return Err(nothing_yet(root));
     }
-    let runs = Runs::read(root)?;
+    let mut runs = Runs::read(root)?;
     let finds = runs.finds(root)?;
     let orphans = Orphans::count(root)?; // before anything goes: an index that cannot be read is a reason to look first
-    let freed: Vec<Result<Freed>> = finds.into_iter().map(|find| find.free(root, args.dry_run)).collect();
+    let freed = free(root, finds, args.dry_run);
     let (freed, failed): (Vec<_>, Vec<_>) = freed.into_iter().partition(Result::is_ok);
-    let freed: Vec<Freed> = freed.into_iter().flatten().filter(|freed| freed.is_gone).collect();
-    let sums = KINDS.iter().enumerate().map(|(kind, what)| {
-        let of_kind = freed.iter().filter(|freed| freed.kind == kind);
-        (*what, of_kind.clone().count(), of_kind.map(|freed| freed.bytes).sum())
-    });
-    let sums: Vec<(&str, usize, u64)> = sums.collect();
+    let (freed, in_use): (Vec<Freed>, Vec<Freed>) = freed.into_iter().flatten().partition(|freed| freed.is_gone);
+    let sums: Vec<Sum> = Kind::ALL.into_iter().map(|kind| Sum::of(kind, &freed)).collect();
     if args.json {
-        ui::print_json(&json(args.dry_run, &sums, &runs, &orphans, root));
+        ui::print_json(&json(args.dry_run, &sums, &runs, &orphans, &in_use, root));
     } else {
         ui::print(&table(args.dry_run, &sums));
-        runs.notes().iter().chain(&orphans.note()).for_each(|line| ui::note(line));
+        let used = in_use.iter().map(|freed| format!("stays: {} is in use by now", shown(&freed.path)));
+        runs.notes().into_iter().chain(used).chain(orphans.note()).for_each(|line| ui::note(&line));
     }
     for error in failed.iter().filter_map(|failed| failed.as_ref().err()) {
         ui::error(error);
@@ -82,11 +111,14 @@ struct Runs {
     unreadable: Vec<(RunFolder, String)>,
     /// Those that are being trained.
     trained: Vec<String>,
+    /// Cached tokens of which it cannot be told whose they are, and why not.
+    unclear: Vec<(PathBuf, String)>,
 }
 
 impl Runs {
     fn read(root: &Root) -> Result<Self> {
-        let mut runs = Self { all: root.run_folders()?, corpora: HashSet::new(), unreadable: vec![], trained: vec![] };
+        let (all, corpora) = (root.run_folders()?, HashSet::new());
+        let mut runs = Self { all, corpora, unreadable: vec![], trained: vec![], unclear: vec![] };
         for folder in &runs.all {
             match look(folder) {
                 Ok(Some((frozen, is_trained))) => {
@@ -110,14 +142,18 @@ impl Runs {
     }
 
     /// All that may go.
-    fn finds(&self, root: &Root) -> Result<Vec<Find>> {
+    fn finds(&mut self, root: &Root) -> Result<Vec<Find>> {
         let mut finds = Vec::new();
+        let cached = cache::all(&root.cache())?;
+        let why = |kept: &cache::Kept| Some((kept.folder().to_owned(), kept.unreadable()?.to_string()));
+        self.unclear = cached.iter().filter_map(why).collect();
         if self.unreadable.is_empty() {
             let is_used = |kept: &cache::Kept| {
                 kept.info().is_some_and(|(info, tokenizer)| self.corpora.contains(&(info.hash.clone(), tokenizer)))
             };
-            finds.extend(cache::all(&root.cache())?.into_iter().filter(|kept| !is_used(kept)).map(Find::Tokens));
-            finds.extend(tokenizer::unused(root, &self.with_imports(root)?)?.into_iter().map(Find::Tokenizer));
+            let may_go = |kept: &cache::Kept| kept.unreadable().is_none() && !is_used(kept);
+            finds.extend(cached.into_iter().filter(may_go).map(Find::Tokens));
+            finds.extend(tokenizer::unused(root, &with_imports(root)?, None)?.into_iter().map(Find::Tokenizer));
         }
         for folder in self.all.iter().filter(|folder| self.may_touch(folder)) {
             let all = folder.checkpoints();
@@ -134,13 +170,6 @@ impl Runs {
         Ok(finds)
     }
 
-    /// With the runs that are being imported, whose folders have no names yet.
-    fn with_imports(&self, root: &Root) -> Result<Vec<RunFolder>> {
-        let names = files::names(&root.runs())?.into_iter();
-        let aside = names.filter(|name| name.as_encoded_bytes().starts_with(files::ASIDE.as_bytes()));
-        Ok(self.all.iter().cloned().chain(aside.map(|name| RunFolder::new(root.runs().join(name)))).collect())
-    }
-
     fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self
             .unreadable
@@ -150,8 +179,17 @@ impl Runs {
         if !notes.is_empty() {
             notes.push("so all cached tokens and tokenizers' files stay, and all that lies in such a folder".into());
         }
+        let unclear = self.unclear.iter();
+        notes.extend(unclear.map(|(path, why)| format!("warning: {} stays, whosever it is: {why}", shown(path))));
         notes
     }
+}
+
+/// The folders of runs, those that are being imported as well, which have no names yet.
+fn with_imports(root: &Root) -> Result<Vec<RunFolder>> {
+    let names = files::names(&root.runs())?.into_iter();
+    let aside = names.filter(|name| name.as_encoded_bytes().starts_with(files::ASIDE.as_bytes()));
+    Ok(root.run_folders()?.into_iter().chain(aside.map(|name| RunFolder::new(root.runs().join(name)))).collect())
 }
 
 /// The config of a run, and whether it is being trained; nothing where there is no run in the folder.
@@ -197,56 +235,87 @@ enum Find {
 
 /// What became of it.
 struct Freed {
-    kind: usize,
+    kind: Kind,
+    path: PathBuf,
     bytes: u64,
     /// Whether it is gone, or would be: others may have begun to use it meanwhile.
     is_gone: bool,
 }
 
+/// Frees what was found.
+fn free(root: &Root, finds: Vec<Find>, is_dry: bool) -> Vec<Result<Freed>> {
+    let (tokenizers, others): (Vec<_>, Vec<_>) =
+        finds.into_iter().partition(|find| matches!(find, Find::Tokenizer(_)) && !is_dry);
+    let mut freed: Vec<_> = others.into_iter().filter_map(|find| find.free(is_dry).transpose()).collect();
+    match free_tokenizers(root, tokenizers) {
+        Ok(more) => freed.extend(more),
+        Err(error) => freed.push(Err(error)),
+    }
+    freed
+}
+
+/// Removes the files of tokenizers, but for those to which a run refers by now: none begins to while the lock is held.
+fn free_tokenizers(root: &Root, finds: Vec<Find>) -> Result<Vec<Result<Freed>>> {
+    if finds.is_empty() {
+        return Ok(Vec::new());
+    }
+    let alone = tokenizer::alone(root)?;
+    let unused = tokenizer::unused(root, &with_imports(root)?, Some(&alone))?;
+    let free = |find: Find| {
+        let _ = alone.touch(); // those who wait see the work get on, where it can be shown
+        match unused.contains(&find.path().to_owned()) {
+            true => find.free(false).transpose(),
+            false => Some(Ok(find.freed(0, false))).filter(|_| find.path().exists()), // else others freed it
+        }
+    };
+    Ok(finds.into_iter().filter_map(free).collect())
+}
+
 impl Find {
-    fn free(self, root: &Root, is_dry: bool) -> Result<Freed> {
-        let (kind, path) = match &self {
-            Self::Tokens(kept) => (0, kept.folder().to_owned()),
-            Self::Tokenizer(path) => (1, path.clone()),
-            Self::Checkpoint(_, path) => (2, path.clone()),
-            Self::Leftover(_, path) => (3, path.clone()),
+    fn path(&self) -> &Path {
+        match self {
+            Self::Tokens(kept) => kept.folder(),
+            Self::Tokenizer(path) | Self::Checkpoint(_, path) | Self::Leftover(_, path) => path,
+        }
+    }
+
+    fn freed(&self, bytes: u64, is_gone: bool) -> Freed {
+        let kind = match self {
+            Self::Tokens(_) => Kind::Tokens,
+            Self::Tokenizer(_) => Kind::Tokenizers,
+            Self::Checkpoint(..) => Kind::Checkpoints,
+            Self::Leftover(..) => Kind::Leftovers,
         };
-        let bytes = files::size(&path);
+        Freed { kind, path: self.path().to_owned(), bytes, is_gone }
+    }
+
+    /// What becomes of it; nothing where others freed it.
+    fn free(self, is_dry: bool) -> Result<Option<Freed>> {
+        let path = self.path();
+        let stands = || files::stands(path).doing(Exit::Store, || format!("looking at {}", shown(path)));
+        if stands()?.is_none() {
+            return Ok(None);
+        }
+        let bytes = files::size(path);
         let is_gone = is_dry
             || match &self {
                 Self::Tokens(kept) => kept.remove()?,
-                Self::Tokenizer(path) => still_unused(root, path)?,
-                Self::Checkpoint(run, path) | Self::Leftover(Some(run), path) => {
+                Self::Checkpoint(run, _) | Self::Leftover(Some(run), _) => {
                     let alone = remove::alone(run)?;
                     if alone.is_some() {
                         gone(path)?;
                     }
                     alone.is_some()
                 }
-                Self::Leftover(None, path) => gone(path).map(|()| true)?,
+                Self::Tokenizer(_) | Self::Leftover(None, _) => gone(path).map(|()| true)?,
             };
-        Ok(Freed { kind, bytes, is_gone })
+        Ok(if is_gone || stands()?.is_some() { Some(self.freed(bytes, is_gone)) } else { None })
     }
-}
-
-/// Removes a tokenizer's file, unless a run refers to it by now.
-fn still_unused(root: &Root, path: &Path) -> Result<bool> {
-    let Some(_alone) = tokenizer::alone(root)? else { return Ok(false) };
-    let runs = Runs::read(root)?;
-    let is_unused =
-        runs.unreadable.is_empty() && tokenizer::unused(root, &runs.with_imports(root)?)?.contains(&path.into());
-    if is_unused {
-        gone(path)?;
-    }
-    Ok(is_unused)
 }
 
 /// Removes what nobody looks at: half of it is no worse than all of it.
 fn gone(path: &Path) -> Result<()> {
-    match files::sweep_away(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()), // somebody swept it
-        removed => removed.doing(Exit::Store, || format!("removing {}", path.display())),
-    }
+    files::sweep_away(path).doing(Exit::Store, || format!("removing {}", path.display()))
 }
 
 /// Runs of no experiment.
@@ -275,25 +344,38 @@ impl Orphans {
     }
 }
 
-fn table(is_dry: bool, sums: &[(&str, usize, u64)]) -> String {
-    let mut rows: Vec<Vec<String>> = sums
-        .iter()
-        .map(|(what, count, bytes)| vec![(*what).into(), count.to_string(), format::bytes(*bytes)])
-        .collect();
-    let all = (sums.iter().map(|(_, count, _)| count).sum::<usize>(), sums.iter().map(|(.., bytes)| bytes).sum());
-    rows.push(vec!["in all".into(), all.0.to_string(), format::bytes(all.1)]);
+impl Sum {
+    fn of(kind: Kind, freed: &[Freed]) -> Self {
+        let of_kind = freed.iter().filter(|freed| freed.kind == kind);
+        Self { kind, count: of_kind.clone().count(), bytes: of_kind.map(|freed| freed.bytes).sum() }
+    }
+}
+
+fn table(is_dry: bool, sums: &[Sum]) -> String {
+    let row = |what: &str, count: usize, bytes| vec![what.to_owned(), count.to_string(), format::bytes(bytes)];
+    let mut rows: Vec<_> = sums.iter().map(|sum| row(sum.kind.what(), sum.count, sum.bytes)).collect();
+    rows.push(row("in all", sums.iter().map(|sum| sum.count).sum(), sums.iter().map(|sum| sum.bytes).sum()));
     table::render(&[words(if is_dry { "would be freed" } else { "freed" }), numbers("count"), numbers("size")], &rows)
 }
 
-fn json(is_dry: bool, sums: &[(&str, usize, u64)], runs: &Runs, orphans: &Orphans, root: &Root) -> serde_json::Value {
-    let names = ["tokens", "tokenizers", "checkpoints", "leftovers"];
-    let freed =
-        names.iter().zip(sums).map(|(name, (_, count, bytes))| json!({"what": name, "count": count, "bytes": bytes}));
-    let unreadable = runs.unreadable.iter().map(|(run, why)| json!({"path": root.relative(run.path()), "why": why}));
+fn json(
+    is_dry: bool,
+    sums: &[Sum],
+    runs: &Runs,
+    orphans: &Orphans,
+    in_use: &[Freed],
+    root: &Root,
+) -> serde_json::Value {
+    let freed = sums.iter().map(|sum| json!({"what": sum.kind.name(), "count": sum.count, "bytes": sum.bytes}));
+    let of_runs = runs.unreadable.iter().map(|(run, why)| (run.path(), why));
+    let unreadable = of_runs.chain(runs.unclear.iter().map(|(path, why)| (path.as_path(), why)));
+    let unreadable = unreadable.map(|(path, why)| json!({"path": root.relative(path), "why": why}));
+    let in_use = in_use.iter().map(|freed| json!({"what": freed.kind.name(), "path": root.relative(&freed.path)}));
     json!({
         "dry_run": is_dry,
         "freed": freed.collect::<Vec<_>>(),
-        "bytes": sums.iter().map(|(.., bytes)| bytes).sum::<u64>(),
+        "bytes": sums.iter().map(|sum| sum.bytes).sum::<u64>(),
+        "in_use": in_use.collect::<Vec<_>>(),
         "unreadable": unreadable.collect::<Vec<_>>(),
         "without_experiment": {"runs": orphans.runs, "bytes": orphans.bytes},
     })

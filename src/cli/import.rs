@@ -180,13 +180,13 @@ fn may_join(journal: &Path, experiment: &str) -> Result<Option<Expansion>> {
 fn register(root: &Root, experiment: &str, frozen: &FrozenRun) -> Result<()> {
     let mut store = Store::open(root)?;
     store.sync()?;
-    let path = root.experiment(experiment).join("lock");
+    let path = root.experiment_lock(experiment);
     let wait = Wait { what: "imports a model", patience: Duration::from_secs(60), is_asked: &|| false };
     let _alone = wait
         .take(&path)?
         .ok_or_else(|| Error::new(Exit::Store, format!("waiting for {}", wait.holder(&path)), "it does not get on"))?;
     store.sync()?;
-    // `exp run` takes no lock: what it may have written meanwhile is seen in the journal itself.
+    // `exp run` holds this lock only as it begins: what it may have written since is seen in the journal itself.
     let mut members = may_join(&root.experiment_journal(experiment), experiment)?.map_or_else(Vec::new, |e| e.members);
     if !members.contains(&frozen.id) {
         members.push(frozen.id);

@@ -1,7 +1,7 @@
 //! `exp rm RUN|EXPERIMENT…`: takes runs away, and experiments with the runs that are no other's. Says first what will go
 //! and what stays, and asks.
 
-use std::{collections::BTreeSet, fs, io::ErrorKind, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use crate::{
     report,
     spec::expr::Expr,
     store::{
-        RunRow, Store,
+        Named, RunRow, Store,
         remove::{self, Remover},
     },
     ui::{
@@ -56,36 +56,64 @@ const PATIENCE: Duration = Duration::from_secs(4);
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let condition = args.condition.as_ref().map(|text| Expr::condition(text, &Columns)).transpose()?;
     let mut store = needed_store(root)?;
-    let going = Going::find(&store, root, &args.what, condition.as_ref())?;
-    if going.runs.is_empty() && going.experiments.is_empty() {
-        ui::note("no run is so");
-        return Ok(Exit::Done);
-    }
-    going.check(&store, root)?;
-    if args.json {
-        ui::print_json(&going.json(args.dry_run));
-    } else {
-        ui::print(&going.table(&store)?);
+    let mut agreed: Option<Going> = None;
+    let going = loop {
+        let going = Going::find(&store, root, &args.what, condition.as_ref())?;
+        if going.runs.is_empty() && going.experiments.is_empty() {
+            ui::note("no run is so");
+            return Ok(Exit::Done);
+        }
+        going.check(&store, root)?;
+        match agreed {
+            Some(agreed) if agreed.is_same(&going) => break going,
+            Some(_) => ui::note("while you were asked, that has changed:"),
+            None => {}
+        }
+        match (args.json, args.dry_run) {
+            (false, _) => ui::print(&going.table(&store)?),
+            (true, true) => ui::print_json(&going.json(true)),
+            (true, false) => {} // once it is done
+        }
         going.notes(root).iter().for_each(|line| ui::note(line));
-    }
-    if args.dry_run {
-        ui::note(&format!("would remove {}", going.sum()));
-        return Ok(Exit::Done);
-    }
-    match args.yes || ui::ask(&format!("remove {}?", going.sum())).ok_or_else(|| nobody(&going))? {
-        true => going.remove(root)?,
-        false => {
+        if args.dry_run {
+            ui::note(&format!("would remove {}", going.sum()));
+            return Ok(Exit::Done);
+        }
+        if args.yes {
+            break going;
+        }
+        if !ui::ask(&format!("remove {}{}?", going.sum(), going.rather())).ok_or_else(|| nobody(&going))? {
             ui::note("nothing was removed");
             return Ok(Exit::Interrupted);
         }
-    }
+        // An answer may take long: what was agreed to is to be what goes.
+        if !store.refresh(PATIENCE)? {
+            let why = "another process keeps the index locked, so it cannot be told whether that is still all";
+            return Err(Error::new(Exit::Store, format!("removing {}", going.sum()), why)
+                .hint("nothing was removed; the same command asks again"));
+        }
+        agreed = Some(going);
+    };
+    let runs = going.runs.len();
+    let (gone, removed) = going.remove(root);
     refresh(&mut store, PATIENCE)?;
-    ui::note(&format!("removed {}", going.sum()));
-    let shown_in = going.shown_in();
+    if args.json {
+        ui::print_json(&gone.json(false));
+    }
+    let stay = match runs - gone.runs.len() {
+        0 => String::new(),
+        left => format!("; {} of {} stay", left, plural(runs, "run")),
+    };
+    if gone.runs.is_empty() && gone.experiments.is_empty() {
+        ui::note("nothing was removed");
+    } else {
+        ui::note(&format!("removed {}{stay}", gone.sum()));
+    }
+    let shown_in = gone.shown_in();
     if !shown_in.is_empty() {
         ui::note(&format!("the report of {} still shows them, until `exp report` draws it again", shown_in.join(", ")));
     }
-    Ok(Exit::Done)
+    removed.map(|()| Exit::Done)
 }
 
 fn nobody(going: &Going) -> Error {
@@ -100,6 +128,8 @@ struct Going {
     experiments: Vec<Report>,
     /// Runs of the experiments that are others' too.
     staying: Vec<RunRow>,
+    /// Experiments that were named, and the run of each whose id begins so as well. It was not meant.
+    alike: Vec<(String, RunId)>,
 }
 
 /// An experiment, and what there is of its report.
@@ -118,10 +148,10 @@ impl Report {
     fn of(root: &Root, experiment: &str) -> Result<Self> {
         let folder = root.report(experiment);
         let mut report = Self { experiment: experiment.into(), folder, own: vec![], bytes: 0, foreign: vec![] };
-        match report.folder.symlink_metadata() {
-            Err(_) => return Ok(report),
-            Ok(metadata) if !metadata.is_dir() => report.own.push(report.folder.clone()),
-            Ok(_) => {
+        match files::stands(&report.folder).doing(Exit::Store, || format!("looking at {}", shown(&report.folder)))? {
+            None => return Ok(report),
+            Some(metadata) if !metadata.is_dir() => report.own.push(report.folder.clone()),
+            Some(_) => {
                 let named = Manifest::read(&report.folder).map_or_else(|_| Vec::new(), |manifest| manifest.files);
                 for name in files::names(&report.folder)? {
                     let path = report.folder.join(&name);
@@ -135,6 +165,7 @@ impl Report {
                 }
             }
         }
+        report.own.sort();
         report.foreign.sort();
         report.bytes = report.own.iter().map(|path| files::size(path)).sum();
         Ok(report)
@@ -142,12 +173,7 @@ impl Report {
 
     fn remove(&self) -> Result<()> {
         let remove = || -> std::io::Result<()> {
-            for path in &self.own {
-                match fs::remove_file(path) {
-                    Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
-                    _ => {}
-                }
-            }
+            self.own.iter().try_for_each(|path| files::remove(path))?;
             let is_empty_folder = self.foreign.is_empty() && self.folder.symlink_metadata().is_ok_and(|m| m.is_dir());
             if is_empty_folder { fs::remove_dir(&self.folder) } else { Ok(()) }
         };
@@ -157,17 +183,18 @@ impl Report {
 
 impl Going {
     fn find(store: &Store, root: &Root, what: &[String], condition: Option<&Expr>) -> Result<Self> {
-        let (mut named, mut experiments) = (BTreeSet::new(), BTreeSet::new());
+        let (mut named, mut experiments, mut alike) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
         for what in what {
             if what.is_empty() {
                 // The beginning of every id; probably a variable of a script that is not set.
                 return Err(Error::new(Exit::Usage, "looking for what to remove", "an empty name names nothing"));
             }
-            match (store.find(what), store.experiment(what)) {
-                (Ok(row), Err(_)) => drop(named.insert(row.id)),
-                (Err(_), Ok(experiment)) => drop(experiments.insert(experiment.name)),
-                (Ok(row), Ok(_)) => return Err(ambiguous(what, &row.id)),
-                (Err(error), Err(_)) => return Err(error),
+            match store.named(what)? {
+                Named::Run(row) => drop(named.insert(row.id)),
+                Named::Experiment(experiment) => {
+                    alike.extend(store.find(what).ok().map(|row| (what.clone(), row.id)));
+                    experiments.insert(experiment.name);
+                }
             }
         }
         let (mut runs, mut staying) = (Vec::new(), Vec::new());
@@ -184,14 +211,26 @@ impl Going {
         }
         let runs = runs.into_iter().map(|(bytes, row)| (row, bytes)).collect();
         let experiments = experiments.iter().map(|name| Report::of(root, name)).collect::<Result<_>>()?;
-        Ok(Self { runs, experiments, staying })
+        Ok(Self { runs, experiments, staying, alike })
     }
 
     fn ids(&self) -> Vec<RunId> {
         self.runs.iter().map(|(row, _)| row.id).collect()
     }
 
-    /// Refuses while any of the runs is trained, or one that stays needs one of them.
+    /// Whether the same would go and stay. Sizes may have changed, and how far a run is.
+    fn is_same(&self, other: &Self) -> bool {
+        let of = |row: &RunRow| (row.id, row.experiments.iter().cloned().collect::<BTreeSet<_>>());
+        let runs = |going: &Self| -> Vec<_> { going.runs.iter().map(|(row, _)| of(row)).collect() };
+        let staying = |going: &Self| -> Vec<_> { going.staying.iter().map(of).collect() };
+        let reports = |going: &Self| -> Vec<_> {
+            going.experiments.iter().map(|r| (r.experiment.clone(), r.own.clone(), r.foreign.clone())).collect()
+        };
+        runs(self) == runs(other) && staying(self) == staying(other) && reports(self) == reports(other)
+    }
+
+    /// Refuses while any of the runs is trained, or one that stays needs one of them, or an `exp run` of an experiment is at
+    /// work.
     fn check(&self, store: &Store, root: &Root) -> Result<()> {
         let ids = self.ids();
         let doing = || format!("removing {}", self.sum());
@@ -203,6 +242,7 @@ impl Going {
             let stop = trained.iter().map(|run| format!("`exp cancel {}`", run.short())).collect::<Vec<_>>().join(", ");
             return Err(Error::new(Exit::Usage, doing(), why).hint(format!("{stop} first: nothing was removed")));
         }
+        self.experiments.iter().try_for_each(|report| remove::refuse_running(root, &report.experiment))?;
         for row in store.runs(None)? {
             let Some(from) = &row.config.run.init_from else { continue };
             let needed = ids.iter().find(|id| id.to_string() == *from);
@@ -217,15 +257,24 @@ impl Going {
     }
 
     /// The runs, and then what else there is of the experiments: who is killed in between does the rest by the same
-    /// command.
-    fn remove(&self, root: &Root) -> Result<()> {
-        let remover = Remover::new(root, &self.ids())?;
-        self.runs.iter().try_for_each(|(row, _)| remover.run(&row.id))?;
-        for report in &self.experiments {
-            report.remove()?;
-            remover.experiment(&report.experiment)?;
-        }
-        Ok(())
+    /// command. Returns what is gone, all unless something failed.
+    fn remove(mut self, root: &Root) -> (Self, Result<()>) {
+        let (all, experiments) = (std::mem::take(&mut self.runs), std::mem::take(&mut self.experiments));
+        let remove = || -> Result<()> {
+            let remover = Remover::new(root, &all.iter().map(|(row, _)| row.id).collect::<Vec<_>>())?;
+            for (row, bytes) in all {
+                remover.run(&row.id)?;
+                self.runs.push((row, bytes));
+            }
+            for report in experiments {
+                report.remove()?;
+                remover.experiment(&report.experiment)?;
+                self.experiments.push(report);
+            }
+            Ok(())
+        };
+        let removed = remove();
+        (self, removed)
     }
 
     fn bytes(&self) -> u64 {
@@ -299,11 +348,21 @@ impl Going {
             let others: Vec<&str> = others.map(String::as_str).collect();
             format!("stays: run {}, which is of {} too", row.id.short(), others.join(", "))
         };
+        lines.extend(self.alike.iter().map(|(name, run)| {
+            let digits = &run.to_string()[..16];
+            format!("stays: run {digits}, unless it is of {name}: the experiment is meant; more digits name the run")
+        }));
         lines.extend(self.staying.iter().take(LISTED).map(staying));
         if let Some(more) = self.staying.len().checked_sub(LISTED).filter(|more| *more > 0) {
             lines.push(format!("stays: {} more that are of other experiments too", plural(more, "run")));
         }
         lines
+    }
+
+    /// For the question: what else a name could have meant.
+    fn rather(&self) -> String {
+        let runs = self.alike.iter().map(|(name, run)| format!(" ({name} is not the run {} here)", run.short()));
+        runs.collect()
     }
 
     /// The experiments that stay, in whose reports runs may be that go.
@@ -324,10 +383,4 @@ impl Going {
             "staying_files": paths(foreign),
         })
     }
-}
-
-fn ambiguous(what: &str, run: &RunId) -> Error {
-    let why = format!("it is an experiment, and the beginning of the run {}", &run.to_string()[..16]);
-    Error::new(Exit::Usage, format!("removing {what:?}"), why)
-        .hint("more digits name the run; `--where` names the runs of the experiment: '\"NAME\" in experiments'")
 }

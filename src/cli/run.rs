@@ -14,7 +14,7 @@ use crate::{
         self,
         expr::{Expr, Leaves},
     },
-    store::Store,
+    store::{Store, running::Running},
     ui::{self, format, screen},
 };
 
@@ -113,6 +113,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let frozen: Vec<_> = plan.runs.iter().map(|r| r.frozen.clone()).collect();
     let members = plan.members.clone();
     let left = leaving(&store, &plan.experiment, &members)?;
+    let _running = Running::begin(root, &plan.experiment)?; // to the end: `exp rm` is not to take the experiment away
     let expansion = Expansion { at: clock::now(), axes: plan.axes.clone(), members, spec: plan.spec.clone() };
     store.register(&plan.experiment, &expansion, &frozen)?;
     let trimmed = sched::budget::trim(root, &mut store, &plan.runs)?;

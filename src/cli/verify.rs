@@ -12,7 +12,7 @@ use crate::{
         progress::Progress,
     },
     data::shelf,
-    store::{Store, Verified, What},
+    store::{Named, Store, Verified, What},
     ui::{self, format},
 };
 
@@ -37,12 +37,9 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         store.verify_presence(&mut found)?;
     }
     let mut store = needed_store(root)?;
-    let known = names(&root.experiments())?;
     let (experiments, folders) = match &args.which[..] {
-        [] => (known, root.run_folders()?),
-        some => {
-            chosen(&store, &known, some).map(|(names, runs)| (names, runs.iter().map(|id| root.run(id)).collect()))?
-        }
+        [] => (names(&root.experiments())?, root.run_folders()?),
+        some => chosen(&store, some).map(|(names, runs)| (names, runs.iter().map(|id| root.run(id)).collect()))?,
     };
     verify_runs(&mut store, &folders, &mut found)?;
     let reports = if args.which.is_empty() { names(&root.reports())? } else { experiments.clone() };
@@ -61,15 +58,15 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
 }
 
 /// The experiments and runs that were named, each once, and the runs of those experiments.
-fn chosen(store: &Store, known: &[String], names: &[String]) -> Result<(Vec<String>, Vec<RunId>)> {
+fn chosen(store: &Store, names: &[String]) -> Result<(Vec<String>, Vec<RunId>)> {
     let (mut experiments, mut runs) = (Vec::new(), Vec::new());
     for name in names {
-        let more = match known.contains(name) {
-            true => {
-                experiments.push(name.clone());
+        let more = match store.named(name)? {
+            Named::Experiment(experiment) => {
+                experiments.push(experiment.name);
                 store.runs(Some(name))?
             }
-            false => vec![store.find(name)?],
+            Named::Run(row) => vec![*row],
         };
         runs.extend(more.iter().map(|row| row.id));
     }

@@ -98,13 +98,13 @@ pub fn find_or_make(
     let source = source.map_or_else(|| Source::of(config), Ok)?;
     let key = corpus.key()?;
     let (folder, lock) = places(config, &key, &source.key(), cache);
-    let mut stored = match sound(&folder) {
+    let mut stored = match sound(&folder)? {
         Some(stored) => stored,
         None => {
             corpus.fetch(is_asked)?;
             let what = format!("tokenizes the corpus {}", corpus.name());
             let lock = Wait { what: &what, patience: 2 * lease::period(), is_asked }.take(&lock)?;
-            match sound(&folder) {
+            match sound(&folder)? {
                 Some(stored) => stored,
                 None => make(&*corpus, &key, config, &source, &folder, lock.as_ref())?,
             }
@@ -118,8 +118,8 @@ pub fn find_or_make(
 /// A folder of the cache, as those see it who look after data.
 pub struct Kept {
     folder: PathBuf,
-    /// `None` where it is not whole.
-    stored: Option<Stored>,
+    /// `None` where it is not whole; an error where that cannot be told.
+    stored: Result<Option<Stored>>,
 }
 
 /// What lies in the cache.
@@ -142,9 +142,18 @@ impl Kept {
         &self.folder
     }
 
-    /// What is known of its corpus, and its tokenizer.
+    /// What is known of its corpus, and its tokenizer; `None` where it is not whole, or [unreadable](Self::unreadable).
     pub fn info(&self) -> Option<(&CorpusInfo, TokenizerKind)> {
-        self.stored.as_ref().map(|stored| (&stored.info, stored.tokenizer))
+        self.whole().map(|stored| (&stored.info, stored.tokenizer))
+    }
+
+    /// Why it cannot be told what it holds, where it cannot: somebody may need it all the same.
+    pub fn unreadable(&self) -> Option<&Error> {
+        self.stored.as_ref().err()
+    }
+
+    fn whole(&self) -> Option<&Stored> {
+        self.stored.as_ref().ok()?.as_ref()
     }
 
     /// The tokens; as numbers, where the file of their tokenizer is not known. `None` where it is not whole.
@@ -152,7 +161,7 @@ impl Kept {
     /// # Errors
     /// [`Exit::Store`] where it cannot be read.
     pub fn prepared(self) -> Result<Option<Prepared>> {
-        let Some(stored) = self.stored else { return Ok(None) };
+        let Some(stored) = self.stored? else { return Ok(None) };
         let source = match (stored.tokenizer, &stored.alphabet) {
             (TokenizerKind::Char, Some(alphabet)) => Source::Alphabet(alphabet.clone()),
             (TokenizerKind::Byte, _) => Source::Byte,
@@ -169,8 +178,10 @@ impl Kept {
     /// # Errors
     /// [`Exit::Store`] where it cannot be read.
     pub fn faults(&self) -> Result<Vec<String>> {
-        let Some(stored) = &self.stored else {
-            return Ok(vec!["its files are not all there, or not as long as they were".into()]);
+        let stored = match &self.stored {
+            Ok(Some(stored)) => stored,
+            Ok(None) => return Ok(vec!["its files are not all there, or not as long as they were".into()]),
+            Err(error) => return Ok(vec![error.to_string()]),
         };
         let Some(hashes) = &stored.blake3 else { return Ok(Vec::new()) };
         let mut faults = Vec::new();
@@ -182,24 +193,23 @@ impl Kept {
         Ok(faults)
     }
 
-    /// Removes it, unless somebody is making it now: then `false`. Who has it open reads on.
+    /// Removes it, unless somebody is making or removing it now: then `false`. Who has it open reads on.
     ///
     /// # Errors
     /// [`Exit::Store`] where it cannot be removed.
     pub fn remove(&self) -> Result<bool> {
         let path = lock_of(&self.folder);
         let Some(_alone) = Lock::try_take(&path)? else { return Ok(false) };
-        let remove = || {
-            files::remove(&self.folder)?;
-            fs::remove_file(&path) // who waits for it finds that it does not stand, and makes another
-        };
-        remove().doing(Exit::Store, || format!("removing the cached tokens {}", self.folder.display()))?;
+        let removed = files::remove(&self.folder);
+        // Only now, while it is ours: who waits for it finds that it does not stand, and makes another.
+        let both = removed.and(files::remove(&path));
+        both.doing(Exit::Store, || format!("removing the cached tokens {}", self.folder.display()))?;
         Ok(true)
     }
 
     /// Whether its files can be told from others of their length.
     pub fn has_hashes(&self) -> bool {
-        self.stored.as_ref().is_some_and(|stored| stored.blake3.is_some())
+        self.whole().is_some_and(|stored| stored.blake3.is_some())
     }
 }
 
@@ -239,26 +249,50 @@ fn lock_of(folder: &Path) -> PathBuf {
     folder.with_extension("lock")
 }
 
-/// What stands in a folder, where it is whole.
-fn load(folder: &Path) -> Option<Stored> {
-    let stored: Stored = files::read_json(&folder.join("info.json")).ok()?;
-    let whole = |(name, size)| fs::metadata(folder.join(name)).is_ok_and(|file| file.len() == size);
-    (stored.format == FORMAT && stored.sizes().into_iter().all(whole)).then_some(stored)
+/// What stands in a folder; `None` where it is not whole, as one is whose `info.json` is no JSON of this format.
+///
+/// # Errors
+/// [`Exit::Store`] where that cannot be told: it cannot be read, or another version of `exp` wrote it.
+fn load(folder: &Path) -> Result<Option<Stored>> {
+    let path = folder.join("info.json");
+    let doing = || format!("reading {}", path.display());
+    let text = match fs::read(&path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read.doing(Exit::Store, doing)?,
+    };
+    let Ok(json) = serde_json::from_slice::<serde_json::Value>(&text) else { return Ok(None) };
+    if let Some(format) = json["format"].as_u64().filter(|format| *format != u64::from(FORMAT)) {
+        let why = format!("its format is {format}, and this version of exp knows format {FORMAT}");
+        return Err(Error::new(Exit::Store, doing(), why).hint("the version of exp that wrote it can use it"));
+    }
+    let Ok(stored) = serde_json::from_value::<Stored>(json) else { return Ok(None) };
+    for (name, bytes) in stored.sizes() {
+        let file = folder.join(name);
+        match fs::metadata(&file) {
+            Ok(there) if there.len() == bytes => {}
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                return Err(e).doing(Exit::Store, || format!("looking at {}", file.display()));
+            }
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(stored))
 }
 
 /// The same, where its files are what was written as well. Of large ones only the lengths are looked at: `exp data verify`
 /// reads those.
-fn sound(folder: &Path) -> Option<Stored> {
-    let stored = load(folder)?;
+fn sound(folder: &Path) -> Result<Option<Stored>> {
+    let Some(stored) = load(folder)? else { return Ok(None) };
     let bytes: u64 = stored.sizes().iter().map(|(_, bytes)| bytes).sum();
-    let hashes = stored.blake3.as_ref().filter(|_| bytes <= SMALL);
-    let is_as_written =
-        |((name, _), expected): (_, &String)| files::hash(&folder.join(name)).is_ok_and(|hash| hash == *expected);
-    if hashes.is_some_and(|hashes| !stored.sizes().into_iter().zip(hashes).all(is_as_written)) {
-        wait::say(&format!("{} is not what was written: it is made again", folder.display()));
-        return None;
+    if let Some(hashes) = stored.blake3.as_ref().filter(|_| bytes <= SMALL) {
+        for ((name, _), expected) in stored.sizes().into_iter().zip(hashes) {
+            if files::hash(&folder.join(name))? != *expected {
+                wait::say(&format!("{} is not what was written: it is made again", folder.display()));
+                return Ok(None);
+            }
+        }
     }
-    Some(stored)
+    Ok(Some(stored))
 }
 
 /// A folder that is removed unless it gets another name. Who has the lock clears what a killed one left there.
@@ -309,21 +343,24 @@ fn make(
     let blake3 = Some([files::hash(&aside.join("train.bin"))?, files::hash(&aside.join("val.bin"))?]);
     let stored = Stored { format: FORMAT, token_bytes, tokenizer, alphabet, info, blake3 };
     files::write_json(&aside.join("info.json"), &stored)?;
-    put_in_place(aside, folder).doing(Exit::Store, doing)?;
+    put_in_place(aside, folder)?;
     Ok(stored)
 }
 
 /// Gives a whole folder its name, unless somebody else made the same meanwhile.
-fn put_in_place(aside: &Path, folder: &Path) -> io::Result<()> {
-    if sound(folder).is_some() {
+fn put_in_place(aside: &Path, folder: &Path) -> Result<()> {
+    if sound(folder)?.is_some() {
         return Ok(());
     }
-    if folder.exists() {
-        fs::remove_dir_all(folder)?; // a damaged one
-    }
-    match fs::rename(aside, folder) {
-        Err(_) if load(folder).is_some() => Ok(()),
-        renamed => renamed.and_then(|()| files::sync_folder(files::folder_of(folder))),
+    let put = || {
+        files::sweep_away(folder)?; // a damaged one
+        fs::rename(aside, folder)
+    };
+    match put() {
+        Err(_) if load(folder)?.is_some() => Ok(()),
+        put => put
+            .and_then(|()| files::sync_folder(files::folder_of(folder)))
+            .doing(Exit::Store, || format!("writing the token cache {}", folder.display())),
     }
 }
 

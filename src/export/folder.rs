@@ -79,7 +79,7 @@ impl Folder {
         manifest().doing(Exit::Store, || self.doing(Path::new(MANIFEST)))?;
         // Somebody may have put something there meanwhile.
         let is_there = may_replace(&self.place, &self.called, self.force)?;
-        let folders: BTreeSet<_> = self.manifest.files.iter().flat_map(|file| file.ancestors().skip(1)).collect();
+        let folders = folders(&self.manifest.files);
         let put = || {
             folders.iter().try_for_each(|folder| files::sync_folder(&self.aside.path().join(folder)))?;
             if is_there { self.aside.put_instead(&self.place) } else { self.aside.put_in_place(&self.place) }
@@ -98,12 +98,10 @@ fn made(path: &Path) -> io::Result<()> {
 
 /// Whether a folder stands where one is to be put that may go. One that is empty is as good as none.
 fn may_replace(place: &Path, called: &Path, force: bool) -> Result<bool> {
-    let refused =
-        |why: String, hint: &str| Err(Error::new(Exit::Usage, format!("writing {}", called.display()), why).hint(hint));
-    if fs::symlink_metadata(place).is_err() {
-        return Ok(false);
-    }
-    if !place.is_dir() {
+    let doing = || format!("writing {}", called.display());
+    let refused = |why: String, hint: &str| Err(Error::new(Exit::Usage, doing(), why).hint(hint));
+    let Some(there) = files::stands(place).doing(Exit::Store, doing)? else { return Ok(false) };
+    if !there.is_dir() {
         return refused("it is there already, and no folder".into(), "name a folder that is new or empty");
     }
     if files::names(place)?.is_empty() {
@@ -113,7 +111,7 @@ fn may_replace(place: &Path, called: &Path, force: bool) -> Result<bool> {
     match manifest {
         None => refused("it is there already, and no export".into(), "name a folder that is new or empty"),
         Some(_) if !force => refused("it is there already".into(), "`--force` replaces what an export wrote"),
-        Some(manifest) => match foreign(place, Path::new(""), &manifest.files)? {
+        Some(manifest) => match foreign(place, Path::new(""), &manifest.files, &folders(&manifest.files))? {
             None => Ok(true),
             Some(path) => {
                 let why = format!("no export wrote what else lies in it: {}", path.display());
@@ -123,14 +121,24 @@ fn may_replace(place: &Path, called: &Path, force: bool) -> Result<bool> {
     }
 }
 
-/// Something below `within` that is none of `ours`.
-fn foreign(place: &Path, within: &Path, ours: &BTreeSet<PathBuf>) -> Result<Option<PathBuf>> {
+/// The folders that files lie in, relative as they are; the empty path among them.
+fn folders(files: &BTreeSet<PathBuf>) -> BTreeSet<&Path> {
+    files.iter().flat_map(|file| file.ancestors().skip(1)).collect()
+}
+
+/// Something below `within` that is none of our files, nor one of the folders that have some.
+fn foreign(
+    place: &Path,
+    within: &Path,
+    ours: &BTreeSet<PathBuf>,
+    folders: &BTreeSet<&Path>,
+) -> Result<Option<PathBuf>> {
     let mut names = files::names(&place.join(within))?;
     names.sort_unstable();
     for path in names.into_iter().map(|name| within.join(name)) {
         let is_folder = fs::symlink_metadata(place.join(&path)).is_ok_and(|metadata| metadata.is_dir());
         let found = match is_folder {
-            true if ours.iter().any(|file| file.starts_with(&path)) => foreign(place, &path, ours)?,
+            true if folders.contains(path.as_path()) => foreign(place, &path, ours, folders)?,
             false if ours.contains(&path) || path == Path::new(MANIFEST) => None,
             _ => Some(path),
         };
@@ -139,4 +147,19 @@ fn foreign(place: &Path, within: &Path, ours: &BTreeSet<PathBuf>) -> Result<Opti
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_looked_at_is_not_taken_for_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        let ask = |place: &str| may_replace(&dir.path().join(place), Path::new("out"), true);
+        assert!(!ask("none").unwrap());
+        let error = ask("file/none").unwrap_err(); // ENOTDIR
+        assert_eq!((error.exit, error.doing.as_str()), (Exit::Store, "writing out"));
+    }
 }

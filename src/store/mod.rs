@@ -6,7 +6,7 @@
 //!   the index
 //! - `query`, `history`, `state`: the read side; `scan`: in bulk; `sql`: what people ask themselves
 //! - `verify`: whether all is as it was written
-//! - `tags`: what people call runs; `remove`: takes runs and experiments away
+//! - `tags`: what people call runs; `remove`: takes runs and experiments away; `running`: which `exp run` are at work
 //! - `lines`, `damage`: whole lines of files that others append to, and what is none
 //!
 //! Many processes of one machine use one index. It is in WAL mode, so that readers and the writer do not wait for each
@@ -30,6 +30,7 @@ mod register;
 pub mod remove;
 mod reports;
 pub mod rows;
+pub mod running;
 mod scan;
 mod schema;
 mod sql;
@@ -53,6 +54,7 @@ use crate::base::{
     wait::Wait,
 };
 
+pub use query::Named;
 pub use rows::{Artifact, AttemptRow, Damage, ExperimentRow, Point, RunRow, Summary};
 pub use sql::Answer;
 pub use verify::{Verified, What};

@@ -35,7 +35,41 @@ LEFT JOIN attempts AS ready ON ready.run = runs.run AND ready.attempt = runs.rea
 /// The fewest digits of an id on screen: fewer would soon be taken by another run.
 const FEWEST_DIGITS: usize = 6;
 
+/// What a word of the command line names.
+pub enum Named {
+    /// An experiment, by its whole name.
+    Experiment(ExperimentRow),
+    /// A run, by a prefix of its id that no other has, where no experiment is called so.
+    Run(Box<RunRow>),
+}
+
 impl Store {
+    /// The experiment of that name, or else the run whose id starts so.
+    ///
+    /// # Errors
+    /// [`Exit::Usage`] where there is neither, or several runs have such ids; [`Exit::Store`] where the index cannot be read.
+    pub fn named(&self, what: &str) -> Result<Named> {
+        let unknown = match self.experiment(what) {
+            Ok(experiment) => return Ok(Named::Experiment(experiment)),
+            Err(error) if error.exit != Exit::Usage => return Err(error),
+            Err(error) => error,
+        };
+        match self.find(what) {
+            Ok(run) => Ok(Named::Run(Box::new(run))),
+            // Nobody writes a run's id with other letters than it has: a name was meant.
+            Err(e) if e.exit == Exit::Usage && what.contains(|c: char| !c.is_ascii_hexdigit()) => Err(unknown),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The run of what is [so named](Store::named), or the runs of the experiment in the order of its grid. Errors as there.
+    pub fn runs_named(&self, what: &str) -> Result<Vec<RunRow>> {
+        match self.named(what)? {
+            Named::Experiment(experiment) => self.runs(Some(&experiment.name)),
+            Named::Run(run) => Ok(vec![*run]),
+        }
+    }
+
     /// The runs of one experiment in the order of its grid, or all, the newest first.
     ///
     /// # Errors

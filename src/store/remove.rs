@@ -4,8 +4,13 @@
 //! A run goes under its lock, so that nobody is training it, and vanishes at once: whoever is killed meanwhile leaves all
 //! of it or none.
 
-use std::{collections::HashMap, path::Path, thread, time::Duration};
+use std::{
+    collections::HashMap,
+    thread,
+    time::{Duration, Instant},
+};
 
+use super::running;
 use crate::base::{
     Context, Error, Exit, Result, RunId,
     files::{self, Lock},
@@ -13,6 +18,9 @@ use crate::base::{
     lease::{self, Holder, Lease, Sight, Watch},
     wait,
 };
+
+/// How long an `exp run` may take to end whose runs were cancelled.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Those of some runs that are being trained, here or on another machine, as far as one look can tell.
 ///
@@ -83,7 +91,7 @@ impl<'a> Remover<'a> {
     pub fn run(&self, run: &RunId) -> Result<()> {
         let folder = self.root.run(run);
         let doing = || format!("removing the run {}", run.short());
-        if !exists(folder.path()).doing(Exit::Store, doing)? {
+        if files::stands(folder.path()).doing(Exit::Store, doing)?.is_none() {
             return Ok(());
         }
         let lock = Lock::try_take(&folder.lock())?;
@@ -97,25 +105,47 @@ impl<'a> Remover<'a> {
     /// Removes what is known of an experiment besides its runs.
     ///
     /// # Errors
-    /// [`Exit::Usage`] where a model is being imported into it; [`Exit::Store`] where it cannot be removed.
+    /// [`Exit::Usage`] where an `exp run` of it is at work, or a model is being imported into it; [`Exit::Store`] where it
+    /// cannot be removed.
     pub fn experiment(&self, name: &str) -> Result<()> {
         let folder = self.root.experiment(name);
         let doing = || format!("removing the experiment {name}");
-        if !exists(&folder).doing(Exit::Store, doing)? {
+        if files::stands(&folder).doing(Exit::Store, doing)?.is_none() {
             return Ok(());
         }
-        let Some(_alone) = Lock::try_take(&folder.join("lock"))? else {
-            return Err(Error::new(Exit::Usage, doing(), "a model is being imported into it"));
+        let Some(_alone) = Lock::try_take(&self.root.experiment_lock(name))? else {
+            return Err(Error::new(
+                Exit::Usage,
+                doing(),
+                "an `exp run` of it begins, or a model is being imported into it",
+            ));
         };
+        if running::count(self.root, name)? > 0 {
+            return Err(is_running(name));
+        }
         files::remove(&folder).doing(Exit::Store, doing)
     }
 }
 
-fn exists(path: &Path) -> std::io::Result<bool> {
-    match path.symlink_metadata() {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        found => found.map(|_| true),
+/// Refuses while an `exp run` of the experiment is at work, after a while in which one ends that has nothing more to do.
+///
+/// # Errors
+/// [`Exit::Usage`] where one goes on; [`Exit::Store`] where that cannot be told.
+pub fn refuse_running(root: &Root, experiment: &str) -> Result<()> {
+    let begun = Instant::now();
+    while running::count(root, experiment)? > 0 {
+        if begun.elapsed() > PATIENCE {
+            return Err(is_running(experiment));
+        }
+        thread::sleep(Duration::from_millis(20));
     }
+    Ok(())
+}
+
+fn is_running(experiment: &str) -> Error {
+    let doing = format!("removing the experiment {experiment}");
+    Error::new(Exit::Usage, doing, "an `exp run` of it is at work")
+        .hint(format!("`exp cancel {experiment}` stops it; or wait until it ends"))
 }
 
 fn is_trained(run: &RunId) -> Error {

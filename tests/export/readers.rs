@@ -26,12 +26,8 @@ fn python() -> Option<PathBuf> {
 
 /// What `exp show --json` says of the runs of an experiment, in its order.
 fn shown(lab: &Lab, experiment: &str) -> Value {
-    let json = |arguments: &[&str]| -> Value {
-        let output = lab.exp(&[arguments, &["--json"]].concat()).output().unwrap();
-        serde_json::from_slice(&output.stdout).unwrap()
-    };
-    let runs = json(&["ls", experiment]);
-    runs.as_array().unwrap().iter().map(|run| json(&["show", run["id"].as_str().unwrap()])).collect()
+    let runs = lab.json(&["ls", experiment]);
+    runs.as_array().unwrap().iter().map(|run| lab.json(&["show", run["id"].as_str().unwrap()])).collect()
 }
 
 fn reads_the_same(lab: &Lab, experiment: &str) {

@@ -3,7 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     sync::LazyLock,
 };
 
@@ -47,16 +47,12 @@ impl Home {
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.lab.program);
-        command.arg("--root").arg(self.path()).args(arguments).stdin(Stdio::null());
-        command
+        self.lab.exp(arguments)
     }
 
     /// Exit code, standard output and standard error of a command.
     pub fn exp(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
-        let output = self.command(arguments).output().unwrap();
-        let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-        (output.status.code(), out, err)
+        self.lab.answers(arguments)
     }
 
     /// What a command that succeeds says.
@@ -67,9 +63,7 @@ impl Home {
     }
 
     pub fn json(&self, arguments: &[&str]) -> Value {
-        let (code, out, err) = self.exp(&[arguments, &["--json"]].concat());
-        assert_eq!(code, Some(0), "{arguments:?}: {err}");
-        serde_json::from_str(&out).unwrap()
+        self.lab.json(arguments)
     }
 
     /// The whole ids, in the order of the grid.

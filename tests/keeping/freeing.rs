@@ -2,16 +2,19 @@
 
 use std::{
     fs,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Stdio,
-    thread,
     time::{Duration, SystemTime},
 };
 
 use exp::{base::files::Lock, train::checkpoint};
 use serde_json::{Value, json};
 
-use crate::{common::*, lab::copy};
+use crate::{
+    common::*,
+    lab::{self, copy},
+};
 
 /// How many things of each kind `exp gc` freed: tokens, tokenizers, checkpoints, leftovers.
 fn freed(answer: &Value) -> [u64; 4] {
@@ -47,7 +50,11 @@ fn tokens_are_freed_once_no_run_uses_them() {
     // Somebody is making them just now.
     let locks: Vec<_> =
         cached(&home).iter().map(|path| Lock::try_take(&path.with_extension("lock")).unwrap().unwrap()).collect();
-    assert_eq!((freed(&home.json(&["gc"])), cached(&home).len()), ([0; 4], 2));
+    let answer = home.json(&["gc"]);
+    assert_eq!((freed(&answer), cached(&home).len()), ([0; 4], 2));
+    assert!(answer["in_use"].as_array().unwrap().len() == 1 && answer["in_use"][0]["what"] == "tokens", "{answer}");
+    let said = home.says(&["gc"]);
+    assert!(said.contains("is in use by now"), "{said}");
     drop(locks);
     let said = home.says(&["gc"]);
     assert!(said.contains("cached tokens of no run") && said.contains("in all"), "{said}");
@@ -129,6 +136,55 @@ fn where_a_run_or_the_index_cannot_be_read_nothing_goes_that_may_be_its_own() {
 }
 
 #[test]
+fn tokens_that_cannot_be_read_or_are_of_another_version_stay_and_are_named() {
+    let home = Home::new();
+    let tokens = cached(&home)[0].clone();
+    let info = tokens.join("info.json");
+    let mut newer: Value = serde_json::from_slice(&fs::read(&info).unwrap()).unwrap();
+    newer["format"] = 99.into();
+    let damages: [(&dyn Fn(), &str); 3] = [
+        (&|| symlink("info.json", &info).unwrap(), "reading "), // ELOOP
+        (&|| fs::create_dir(&info).unwrap(), "reading "),
+        (&|| fs::write(&info, newer.to_string()).unwrap(), "its format is 99"),
+    ];
+    for (damage, why) in damages {
+        let _ = fs::remove_file(&info).or_else(|_| fs::remove_dir(&info));
+        damage();
+        let answer = home.json(&["gc"]);
+        assert_eq!((freed(&answer), cached(&home).len()), ([0; 4], 1), "{answer}");
+        let unreadable = &answer["unreadable"][0];
+        let path = tokens.strip_prefix(home.path()).unwrap();
+        assert!(
+            unreadable["path"] == path.to_str().unwrap() && unreadable["why"].to_string().contains(why),
+            "{answer}"
+        );
+        let said = home.says(&["gc"]);
+        assert!(said.contains("stays, whosever it is: "), "{said}");
+        let (code, _, err) = home.exp(&["verify"]);
+        assert!(code == Some(5) && !err.contains("panick"), "{err}");
+    }
+}
+
+#[test]
+fn several_may_free_at_once() {
+    let home = Home::new();
+    let tokens = cached(&home)[0].clone();
+    home.says(&["rm", "tiny", "--yes"]);
+    for k in 0..60 {
+        copy(&tokens, &tokens.with_file_name(format!("{k:032}")));
+    }
+    let start = || home.command(&["gc"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let all: Vec<_> = (0..4).map(|_| start()).collect();
+    for gc in all {
+        let (code, said) = lab::answer(gc.wait_with_output().unwrap());
+        assert_eq!(code, Some(0), "{said}");
+    }
+    home.says(&["gc"]);
+    let left = all_below(&home.lab.root.cache().join("tokens"));
+    assert!(left.is_empty(), "neither tokens nor locks are left: {left:?}");
+}
+
+#[test]
 fn the_files_of_tokenizers_go_with_their_last_run() {
     let home = Home::new();
     let model = r#"{"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "a"}"#;
@@ -152,6 +208,10 @@ fn the_files_of_tokenizers_go_with_their_last_run() {
         .unwrap();
     assert_eq!((freed(&home.json(&["gc"])), files()), ([1, 0, 0, 0], 1));
     fs::remove_dir_all(aside).unwrap();
+    let held = Lock::try_take(&home.lab.root.tokenizers_lock()).unwrap().unwrap();
+    let (code, said) = lab::answer(home.command(&["gc"]).env("EXP_LEASE", "0.2").output().unwrap());
+    assert!(code == Some(5) && said.contains("has not got on") && files() == 1, "{said}");
+    drop(held);
     assert_eq!((freed(&home.json(&["gc"])), files()), ([0, 1, 0, 0], 0));
     assert_eq!(home.lab.run(&spec).0, Some(0));
     assert_eq!(home.json(&["ls", "words"])[0]["id"], id);
@@ -186,17 +246,26 @@ fn freeing_that_is_killed_is_done_by_the_next() {
     let mut info: Value = serde_json::from_slice(&fs::read(kept.join("info.json")).unwrap()).unwrap();
     info["info"]["hash"] = "of another text".into();
     fs::write(kept.join("info.json"), info.to_string()).unwrap();
+    let mut met = 0;
     for n in 0..24 {
         for k in 0..40 {
             copy(&kept, &folder.checkpoints().join(format!("void-step-{k}.attempt-1")));
             copy(&kept, &tokens.with_file_name(format!("{k:032}")));
         }
         let mut gc = home.command(&["gc"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        thread::sleep(Duration::from_millis(n * 3));
+        let left = || {
+            let tokens = cached(&home).into_iter().filter(|path| path.to_string_lossy().contains("/0000"));
+            let names = fs::read_dir(folder.checkpoints()).unwrap().map(|entry| entry.unwrap().file_name());
+            tokens.count() + names.filter(|name| name.as_encoded_bytes().starts_with(b"void")).count()
+        };
+        // From before it frees anything to when it is nearly done.
+        while n > 0 && left() > 80 - 3 * n && gc.try_wait().unwrap().is_none() {}
         let _ = gc.kill();
         gc.wait().unwrap();
+        met += usize::from((1..80).contains(&left()));
         assert_eq!(home.ids().len(), 2);
     }
+    assert!(met > 0, "no kill met it at work");
     home.says(&["gc"]);
     assert_eq!(
         cached(&home).iter().filter(|path| !path.file_name().unwrap().as_encoded_bytes().starts_with(b".")).count(),

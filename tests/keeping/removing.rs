@@ -2,14 +2,18 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader, Read, Write},
     os::unix::fs::symlink,
-    process::Stdio,
+    process::{Child, Command, Stdio},
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::{Duration, Instant, SystemTime},
 };
 
-use exp::base::{lease::Lease, machine::Identity};
+use exp::{
+    base::{files::Lock, lease::Lease, machine::Identity},
+    store::running::{self, Running},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -25,6 +29,8 @@ fn a_run_is_removed_once_somebody_says_so_and_is_trained_again_when_it_is_wanted
     let folder = home.lab.root.run(&ids[1].parse().unwrap());
     let before = (all_below(home.path()).len(), home.lab.curves());
 
+    let (code, out, err) = home.exp(&["rm", &ids[1], "--json"]);
+    assert!(code == Some(2) && out.is_empty() && err.contains("this is no terminal"), "nothing goes: {out}");
     let (code, out, err) = home.exp(&["rm", &ids[1]]);
     assert!(code == Some(2) && err.contains("this is no terminal") && err.contains("hint: `--yes`"), "{err}");
     assert!(out.contains("tiny") && out.contains("4/4") && out.contains("KiB"), "it says what would go: {out}");
@@ -107,23 +113,160 @@ fn runs_are_removed_by_a_condition_and_names_must_be_clear() {
     assert!(code == Some(2) && err.contains("an empty name names nothing"), "{err}");
     let (code, _, err) = home.exp(&["rm", "--yes"]);
     assert!(code == Some(2) && err.contains("RUN|EXPERIMENT"), "{err}");
-    let named = SPEC.replace("tiny", &ids[1][..4]).replace("1e-3, 1e-2, 1e-1", "1e-2");
-    assert_eq!(home.lab.run(&named).0, Some(0));
-    let (code, _, err) = home.exp(&["rm", &ids[1][..4], "--yes"]);
-    assert!(code == Some(2) && err.contains("it is an experiment, and the beginning of the run"), "{err}");
-    assert_eq!(home.ids(), ids[1..]);
+}
+
+#[test]
+fn an_experiment_that_is_called_as_a_run_begins_is_what_its_name_means_everywhere() {
+    let home = Home::new();
+    let ids = home.ids();
+    let name = &ids[1][..4];
+    let spec = SPEC.replace("tiny", &format!("\"{name}\"")).replace("1e-3, 1e-2, 1e-1", "1e-1");
+    assert_eq!(home.lab.run(&spec).0, Some(0));
+    let its = [ids[2].clone()];
+    assert_eq!(crate::common::ids(&home.json(&["cancel", name])), its);
+    let tables = home.path().join("tables");
+    home.says(&["export", name, "--format", "jsonl", tables.to_str().unwrap()]);
+    let runs = fs::read_to_string(tables.join("runs.jsonl")).unwrap();
+    assert!(runs.contains(&ids[2]) && !runs.contains(&ids[1]), "{runs}");
+    let (code, _, err) = home.exp(&["export", name, "--format", "hf", "hf"]);
+    assert!(code == Some(2) && err.contains("is an experiment"), "{err}");
+    let files = |name: &str| home.json(&["verify", name])["files"].clone();
+    assert_ne!(files(name), files(&ids[1]), "a journal, and a run");
+
+    let said = home.says(&["rm", name, "--yes"]);
+    assert!(
+        said.contains(&format!("stays: run {}", &ids[1][..16])) && said.contains("removed the experiment"),
+        "{said}"
+    );
+    assert_eq!(home.ids(), ids, "its run is of another experiment too");
+    assert!(!home.lab.root.experiment(name).exists());
+    home.says(&["rm", name, "--yes"]);
+    assert_eq!(home.ids(), [ids[0].clone(), ids[2].clone()], "and now the name means the run");
+}
+
+/// `exp` with a terminal before it, what it says there, and what it is told; nothing where there is no `script`.
+struct Terminal(Child);
+
+impl Terminal {
+    fn start(home: &Home, arguments: &str) -> Option<Self> {
+        let command = format!("'{}' --root '{}' {arguments}", home.lab.program.display(), home.path().display());
+        let mut script = Command::new("script");
+        script.args(["-qec", &command, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        match script.spawn() {
+            Ok(child) => Some(Self(child)),
+            Err(_) => {
+                eprintln!("skipped: there is no `script`, which makes terminals");
+                None
+            }
+        }
+    }
+
+    /// What is said until the next question.
+    fn asked(&mut self) -> String {
+        let out = self.0.stdout.as_mut().unwrap();
+        let mut text = Vec::new();
+        let mut byte = [0];
+        while !text.ends_with(b"[y/N] ") {
+            assert_eq!(out.read(&mut byte).unwrap(), 1, "it ended: {}", String::from_utf8_lossy(&text));
+            text.push(byte[0]);
+        }
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    fn answer(&mut self, answer: &str) {
+        self.0.stdin.as_mut().unwrap().write_all(answer.as_bytes()).unwrap();
+    }
+
+    /// The rest of it, and the exit code.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut rest = String::new();
+        self.0.stdout.as_mut().unwrap().read_to_string(&mut rest).unwrap();
+        (self.0.wait().unwrap().code(), rest)
+    }
+}
+
+#[test]
+fn what_changed_while_somebody_was_asked_is_asked_again() {
+    let home = Home::new();
+    let ids = home.ids();
+    let Some(mut rm) = Terminal::start(&home, "rm tiny") else { return };
+    let asked = rm.asked();
+    assert!(asked.contains("remove the experiment tiny and 3 runs, "), "{asked}");
+    let other = SPEC.replace("tiny", "other").replace("1e-3, 1e-2, 1e-1", "1e-2");
+    assert_eq!(home.lab.run(&other).0, Some(0));
+    rm.answer("y\n");
+    let asked = rm.asked();
+    assert!(asked.contains("while you were asked, that has changed"), "{asked}");
+    assert!(asked.contains("which is of other too") && asked.contains("tiny and 2 runs, "), "{asked}");
+    assert_eq!(home.ids(), ids);
+    rm.answer("y\n");
+    let (code, said) = rm.end();
+    assert!(code == Some(0) && said.contains("removed the experiment tiny and 2 runs"), "{said}");
+    assert_eq!(crate::common::ids(&home.json(&["ls"])), ids[1..2]);
+
+    let Some(mut rm) = Terminal::start(&home, "rm other --json") else { return };
+    let asked = rm.asked();
+    assert!(!asked.contains('{'), "{asked}");
+    rm.answer("n\n");
+    let (code, said) = rm.end();
+    assert!(code != Some(0) && said.contains("nothing was removed") && !said.contains('{'), "{said}");
+}
+
+#[test]
+fn where_one_of_several_is_taken_meanwhile_it_is_said_what_went() {
+    let home = Home::new();
+    let order = home.json(&["rm", "tiny", "--dry-run"])["runs"].clone();
+    let ids: Vec<String> = order.as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().into()).collect();
+    let lock = |id: &str| home.lab.root.run(&id.parse().unwrap()).lock();
+    // A lease that another machine left is watched for a while; in it somebody takes the last of the runs.
+    let identity = Identity { host: "elsewhere".into(), boot: "b".into(), pid: 7, started: 7 };
+    let lease = Lease { identity, attempt: 2, token: "t".into() };
+    fs::write(lock(&ids[0]), serde_json::to_string(&lease).unwrap()).unwrap();
+    let left = fs::File::options().write(true).open(lock(&ids[0])).unwrap();
+    left.set_modified(SystemTime::now() - Duration::from_secs(9000)).unwrap();
+    let mut rm = home.command(&["rm", "tiny", "--yes", "--json"]);
+    let rm = rm.env("EXP_LEASE", "2").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut rm = rm.spawn().unwrap();
+    let mut said = BufReader::new(rm.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(said.any(|line| line.contains("watching for 2 s")));
+    let _held = Lock::try_take(&lock(&ids[2])).unwrap().unwrap();
+    let said = said.collect::<Vec<_>>().join("\n");
+    let output = rm.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("removed 2 runs, ") && said.contains("; 1 of 3 runs stay"), "{said}");
+    assert!(said.contains(&format!("removing the run {}: it is being trained", &ids[2][..8])), "{said}");
+    let gone: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((gone["runs"][1]["id"].clone(), gone["experiments"].clone()), (json!(ids[1]), json!([])));
+    let index = rusqlite::Connection::open(home.lab.root.database()).unwrap();
+    let known: i64 = index.query_row("SELECT count(*) FROM runs", [], |row| row.get(0)).unwrap();
+    assert_eq!(known, 1, "the index has forgotten them");
+}
+
+#[test]
+fn an_experiment_stays_while_an_exp_run_of_it_is_at_work_though_no_worker_is() {
+    let home = Home::new();
+    let root = &home.lab.root;
+    let before = in_runs(&home);
+    let running = Running::begin(root, "tiny").unwrap();
+    let (code, _, err) = home.exp(&["rm", "tiny", "--yes"]);
+    assert!(code == Some(2) && err.contains("removing the experiment tiny: an `exp run` of it is at work"), "{err}");
+    assert_eq!((in_runs(&home), home.ids().len()), (before, 3), "nor do its runs go");
+    drop(running);
+    home.says(&["rm", "tiny", "--yes"]);
+    assert_eq!(in_runs(&home), ["cache", "experiments", "slots"]);
 }
 
 #[test]
 fn what_is_trained_is_not_removed() {
     let home = Home::new();
     let long = SPEC.replace("steps: 4", "steps: 200000").replace("tiny", "long").replace("1e-3, 1e-2, 1e-1", "1e-3");
-    let _scheduler = home.lab.start(&long);
+    let scheduler = home.lab.start(&long);
     let id = until("it is trained", || {
         let (_, out, _) = home.exp(&["ls", "long", "--json"]);
         let list: Value = serde_json::from_str(&out).ok()?;
         (list[0]["step"].as_u64()? > 0).then(|| list[0]["id"].as_str().unwrap().to_owned())
     });
+    assert_eq!(running::count(&home.lab.root, "long").unwrap(), 1);
     for what in
         [&["rm", &id, "--yes"][..], &["rm", "long", "tiny", "--yes"], &["rm", "--where", "layers == 1", "--yes"]]
     {
@@ -133,6 +276,8 @@ fn what_is_trained_is_not_removed() {
     }
     assert_eq!(home.json(&["ls"]).as_array().unwrap().len(), 4, "nor is what was named beside it");
     home.says(&["cancel", &id]);
+    scheduler.exit();
+    assert_eq!(running::count(&home.lab.root, "long").unwrap(), 0);
     home.says(&["rm", "long", "--yes"]);
     assert_eq!(home.json(&["ls"]).as_array().unwrap().len(), 3);
 }

@@ -23,6 +23,7 @@ use exp::{
     store::{RunRow, Store},
 };
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 /// What runs compute: metric, then step and value by its bits.
 pub type Curves = BTreeMap<RunId, BTreeMap<String, Vec<(u64, u64)>>>;
@@ -42,9 +43,23 @@ impl Lab {
 
     pub fn exp(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(arguments).arg("--root").arg(&self.path).stdin(Stdio::null());
+        command.arg("--root").arg(&self.path).args(arguments).stdin(Stdio::null());
         command.env("EXP_CACHE", self.path.join("user"));
         command
+    }
+
+    /// Exit code, standard output and standard error of a command.
+    pub fn answers(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let output = self.exp(arguments).output().unwrap();
+        let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        (output.status.code(), out, err)
+    }
+
+    /// What a command that succeeds answers as JSON.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let (code, out, err) = self.answers(&[arguments, &["--json"]].concat());
+        assert_eq!(code, Some(0), "{arguments:?}: {err}");
+        serde_json::from_str(&out).unwrap()
     }
 
     /// `exp run` of a spec.

@@ -4,7 +4,6 @@
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +14,7 @@ use crate::{
         Context, Error, Exit, Result,
         files::{self, Lock},
         folders::{Root, RunFolder},
+        lease,
         wait::Wait,
     },
     spec::config::TokenizerKind,
@@ -22,9 +22,6 @@ use crate::{
 
 /// The version of the file.
 const FORMAT: u32 = 1;
-
-/// How long to wait for others who look after the files.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// `runs/<id>/tokenizer.json`.
 #[derive(PartialEq, Serialize, Deserialize)]
@@ -48,7 +45,7 @@ pub fn keep(source: &Source, alphabet: Option<String>, root: &Root, run: &RunFol
     let mut kept = Kept { format: FORMAT, tokenizer: source.kind(), alphabet, file: None };
     let mut _alone = None; // until the run refers to the file
     if let Source::File(file) = source {
-        _alone = alone(root)?;
+        _alone = Some(alone(root)?);
         files::write_new(&root.tokenizer(file.hash()), file.content())?;
         kept.file = Some(file.hash().to_owned());
     }
@@ -58,14 +55,19 @@ pub fn keep(source: &Source, alphabet: Option<String>, root: &Root, run: &RunFol
     files::write_new(&path, &text).map(drop)
 }
 
-/// The lock of those who begin or cease to need the files of tokenizers. `None` where its holder does not get on: it is
-/// held for milliseconds, and not worth to wait long for.
+/// The lock of those who begin or cease to need the files of tokenizers.
 ///
 /// # Errors
-/// [`Exit::Store`] where it cannot be tried.
-pub fn alone(root: &Root) -> Result<Option<Lock>> {
-    let wait = Wait { what: "looks after the files of tokenizers", patience: PATIENCE, is_asked: &|| false };
-    wait.take(&root.tokenizers_lock())
+/// [`Exit::Store`] where it cannot be taken, or its holder does not get on: a file that is removed while a run begins to
+/// refer to it would be lost.
+pub fn alone(root: &Root) -> Result<Lock> {
+    let (path, patience) = (root.tokenizers_lock(), 2 * lease::period());
+    let wait = Wait { what: "looks after the files of tokenizers", patience, is_asked: &|| false };
+    wait.take(&path)?.ok_or_else(|| {
+        let why = format!("it has not got on for {} s", patience.as_secs_f64());
+        Error::new(Exit::Store, format!("waiting for {}", wait.holder(&path)), why)
+            .hint("let that process go on, or end it")
+    })
 }
 
 /// The hash of the tokenizer's file that a run refers to; `None` where it needs none.
@@ -76,12 +78,17 @@ pub fn kept_file(run: &RunFolder) -> Result<Option<String>> {
     Ok(read(run)?.and_then(|kept| kept.file))
 }
 
-/// The files of tokenizers to which none of these runs refers.
+/// The files of tokenizers to which none of these runs refers. That stays so while the lock is held; those who wait for it
+/// see the work get on.
 ///
 /// # Errors
 /// [`Exit::Store`] where it cannot be told what a run refers to.
-pub fn unused(root: &Root, runs: &[RunFolder]) -> Result<Vec<PathBuf>> {
-    let used = runs.iter().map(kept_file).collect::<Result<HashSet<_>>>()?;
+pub fn unused(root: &Root, runs: &[RunFolder], alone: Option<&Lock>) -> Result<Vec<PathBuf>> {
+    let look = |run| {
+        let _ = alone.map(Lock::touch); // where it cannot be shown, they do not wait as long
+        kept_file(run)
+    };
+    let used = runs.iter().map(look).collect::<Result<HashSet<_>>>()?;
     let mut unused = Vec::new();
     for name in files::names(&root.tokenizers())? {
         let hash = name.to_str().and_then(|name| name.strip_suffix(".json"));
@@ -137,7 +144,7 @@ pub fn differ(a: &RunFolder, b: &RunFolder) -> Result<bool> {
 
 fn read(run: &RunFolder) -> Result<Option<Kept>> {
     let path = run.tokenizer();
-    if !path.exists() {
+    if !path.try_exists().doing(Exit::Store, || format!("looking for {}", path.display()))? {
         return Ok(None);
     }
     let kept: Kept = files::read_json(&path)?;
@@ -183,10 +190,13 @@ mod tests {
         runs.iter().for_each(|run| keep(&source(), None, &root, run).unwrap());
         std::fs::remove_file(&path).unwrap();
         assert_eq!(kept(&root, &runs[1]).unwrap().unwrap().encode("b a").unwrap(), [1, 0]);
-        let stored = unused(&root, &[]).unwrap();
-        assert_eq!((stored.len(), unused(&root, &runs[1..]).unwrap()), (1, vec![]));
+        let stored = unused(&root, &[], None).unwrap();
+        assert_eq!((stored.len(), unused(&root, &runs[1..], None).unwrap()), (1, vec![]));
         std::fs::write(&stored[0], "{}").unwrap();
         let error = kept(&root, &runs[0]).err().unwrap();
         assert!(error.to_string().contains("not what was kept"), "{error}");
+        std::fs::remove_file(runs[1].tokenizer()).unwrap();
+        std::os::unix::fs::symlink("tokenizer.json", runs[1].tokenizer()).unwrap(); // ELOOP
+        assert!(unused(&root, &runs, None).is_err(), "what cannot be looked at is not taken for what is not there");
     }
 }
