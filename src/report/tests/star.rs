@@ -192,7 +192,7 @@ fn the_sentences_say_what_each_switch_does() {
 #[test]
 fn the_table_begins_with_the_name_and_the_csv_stays() {
     let frame = found();
-    let files = files(&frame).unwrap();
+    let files = files(&frame, PNG).unwrap();
     let page = String::from_utf8(files.into_iter().find(|f| f.0 == "summary.md").unwrap().1).unwrap();
     let rows: Vec<&str> = page.lines().filter(|l| l.starts_with("| ")).collect();
     assert!(rows[0].starts_with("| setting | norm | position |"), "{}", rows[0]);

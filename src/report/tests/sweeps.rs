@@ -84,7 +84,8 @@ fn two_numeric_settings_make_a_map_with_the_best_darkest() {
             cut(run, 9, failed("no"))
         }
     });
-    let cells = &panels(&super::figure(&missing, "loss_map"))[0].cells;
+    let map = super::figure(&missing, "loss_map");
+    let cells = &panels(&map)[0].cells;
     assert_eq!(cells.iter().filter(|c| c.value.is_none() && c.lines == ["no result"]).count(), 1);
 }
 
