@@ -149,7 +149,8 @@ impl Frame {
         }
         let unit = unit(&runs);
         let mut frame = Self { experiment: experiment.to_owned(), axes, runs, unit, slots, base: None };
-        frame.base = star::base(&frame);
+        // Between experiments that are compared there is no middle.
+        frame.base = if frame.axis(EXPERIMENT).is_some() { None } else { star::base(&frame) };
         frame
     }
 

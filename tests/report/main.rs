@@ -30,7 +30,13 @@ fn frozen(layers: usize, seed: u64, steps: u64) -> FrozenRun {
 fn events(run: &FrozenRun) -> Vec<Event> {
     let (layers, seed) = (run.config.model.layers as f64, run.config.train.seed);
     let loss = |step: u64| 4.17 / (1.0 + step as f64 / 40.0).sqrt() + 1.0 / layers + 0.01 * seed as f64;
-    let ready = Ready { engine: "tape".into(), params: 7, chars_per_token: 1.0, ..Ready::default() };
+    let ready = Ready {
+        engine: "tape".into(),
+        params: 7,
+        chars_per_token: 1.0,
+        flops_per_token: 6e5 * layers,
+        ..Ready::default()
+    };
     let mut events = vec![
         Event::Started(Started { attempt: 1, device: "cpu".into(), threads: 2, ..Started::default() }),
         Event::Ready(ready),

@@ -105,7 +105,8 @@ fn the_page_works_in_a_browser_from_the_file_system() {
     let found: Value =
         serde_json::from_str(&found.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")).unwrap();
     assert_eq!(found["faults"], json!([]), "{found}");
-    assert_eq!(found["width"], json!([390, 390]), "the page scrolls to the side");
+    let width = |i: usize| found["width"][i].as_u64().unwrap();
+    assert!(width(0) <= width(1) && width(1) == 390, "the page scrolls to the side: {}", found["width"]);
     let column = |name: &str| -> Vec<f64> {
         found[name].as_array().unwrap().iter().map(|cell| cell.as_str().unwrap().parse().unwrap()).collect()
     };

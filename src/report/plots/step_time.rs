@@ -13,9 +13,6 @@ use super::{
     throughput::{Drawn, drawn},
 };
 
-/// Points that a fitted line is drawn through, since it is bent on a logarithmic scale.
-const BENDS: usize = 40;
-
 /// The time of a step.
 pub struct StepTime;
 
@@ -108,6 +105,9 @@ pub fn unit<'a>(path: &str, name: &'a str) -> &'a str {
 
 /// Adds to each line of a panel the straight line that fits it, and its slope to its name.
 fn fitted(panel: &mut Panel, unit: &str) -> Vec<Fit> {
+    // On a logarithmic scale a straight line is none.
+    panel.x.scale = Scale::Linear;
+    panel.x.label = panel.x.label.replace(", log scale", "").replace(" (log scale)", "");
     let mut fits = Vec::new();
     let mut lines = Vec::new();
     for series in &mut panel.series {
@@ -115,10 +115,6 @@ fn fitted(panel: &mut Panel, unit: &str) -> Vec<Fit> {
         let Some(found) = fit(&points) else { continue };
         let slope = format!("{} ms per {unit}", numbers::rounded(found.slope));
         let (first, last) = (points[0].0, points[points.len() - 1].0);
-        let x = |i: usize| match panel.x.scale {
-            Scale::Log => first * (last / first).powf(i as f64 / BENDS as f64),
-            _ => first + (last - first) * i as f64 / BENDS as f64,
-        };
         let mut line = Series::new("", series.ink, Line::Faint, false);
         line.name = [series.label.as_str(), "straight line"]
             .iter()
@@ -126,7 +122,7 @@ fn fitted(panel: &mut Panel, unit: &str) -> Vec<Fit> {
             .copied()
             .collect::<Vec<_>>()
             .join(", ");
-        line.points = (0..=BENDS).map(|i| (x(i), found.at(x(i)))).collect();
+        line.points = [first, last].map(|x| (x, found.at(x))).to_vec();
         lines.push(line);
         series.line = Line::None;
         series.name = series.label.clone();
