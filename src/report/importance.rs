@@ -29,7 +29,10 @@ pub struct Effect {
     pub means: (f64, f64),
 }
 
-/// `None` where fewer than two axes or four settings have results, or all results are equal.
+/// The share of a full grid that has to have results: of values that were drawn at random each would explain its own.
+const LEAST: f64 = 0.5;
+
+/// `None` where fewer than two axes, four settings or half of the grid have results, or all results are equal.
 pub fn importance(frame: &Frame) -> Option<Importance> {
     let axes = untied(frame);
     let losses: Vec<(Vec<usize>, Vec<f64>)> = frame
@@ -40,7 +43,8 @@ pub fn importance(frame: &Frame) -> Option<Importance> {
         .collect();
     let settings: Vec<(&[usize], f64)> = losses.iter().map(|(at, losses)| (at.as_slice(), mean(losses))).collect();
     let all: Vec<f64> = settings.iter().map(|s| s.1).collect();
-    if axes.len() < 2 || all.len() < 4 {
+    let product: f64 = axes.iter().map(|&a| frame.axes[a].values.len() as f64).product();
+    if axes.len() < 2 || all.len() < 4 || (all.len() as f64) < LEAST * product {
         return None;
     }
     let (middle, whole) = (mean(&all), squares(&all));
@@ -57,8 +61,7 @@ pub fn importance(frame: &Frame) -> Option<Importance> {
     };
     let mut effects: Vec<Effect> = axes.iter().map(effect).collect();
     effects.sort_by(|a, b| b.share.total_cmp(&a.share));
-    let product: usize = axes.iter().map(|&a| frame.axes[a].values.len()).product();
-    let is_full = all.len() == product;
+    let is_full = all.len() as f64 == product;
     let explained: f64 = effects.iter().map(|e| e.share).sum();
     let within: f64 = losses.iter().map(|(_, losses)| squares(losses)).sum();
     let runs: Vec<f64> = losses.iter().flat_map(|(_, losses)| losses.iter().copied()).collect();
