@@ -84,7 +84,7 @@ fn products_and_parts_of_them_and_walks_have_no_base() {
 fn one_picture_compares_all_settings_with_the_base() {
     let frame = found();
     let files: Vec<String> = figures(&frame).into_iter().map(|f| f.0).collect();
-    let rest = ["loss_vs_compute", "learning_curves_compute", "generalisation", "grad_norm"];
+    let rest = ["learning_curves_compute", "generalisation", "grad_norm"];
     assert_eq!(files, [&["ablation", "learning_curves", "throughput"], &rest[..]].concat(), "no picture for each axis");
     let figure = figure(&frame, "ablation");
     assert_eq!(figure.title, "What each change does to the loss after 500 steps");
