@@ -56,7 +56,9 @@ fn panel<P: Pen>(pen: &P, placed: &Placed) -> Drawn<P> {
             pen.stroke((x, bottom), (x, bottom + TICK_LENGTH), 1.4, palette::AXIS)?;
         }
         placed.y_ticks.iter().try_for_each(|&y| {
-            pen.stroke((left, y), (right, y), 1.0, palette::GRID)?;
+            if panel.cells.is_empty() {
+                pen.stroke((left, y), (right, y), 1.0, palette::GRID)?;
+            }
             pen.stroke((left - TICK_LENGTH, y), (left, y), 1.4, palette::AXIS)
         })
     })?;
