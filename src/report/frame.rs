@@ -66,14 +66,14 @@ pub struct Run {
     pub val: Vec<Point>,
     /// Training loss of each step's own batch in nats per token.
     pub train: Vec<Point>,
-    /// Training loss on windows that stay the same, as `val` has them, in nats per token.
-    pub eval_train: Vec<Point>,
-    /// The norm of all gradients of each step, before clipping.
-    pub grad_norm: Vec<Point>,
     /// Wall time of each step in ms; of every so-manieth, where there are very many.
     pub step_ms: Vec<Point>,
     /// Seconds of training after each step that is read, where not all are.
     pub seconds: Vec<Point>,
+    /// Training loss on windows that stay the same, as `val` has them, in nats per token.
+    pub eval_train: Vec<Point>,
+    /// The norm of all gradients of each step, before clipping.
+    pub grad_norm: Vec<Point>,
     /// The texts that its model wrote, by step.
     pub samples: Vec<(u64, String)>,
     /// The experiment that it is compared for, where several are.

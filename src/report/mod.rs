@@ -117,11 +117,9 @@ fn files(frame: &Frame, formats: &[Format]) -> Result<Vec<(String, Vec<u8>)>> {
 /// Whether a file of an experiment's report is one that reports of this version or an earlier one have: a picture, a
 /// table, or what names them. All others are a person's own.
 pub fn is_own(name: &str) -> bool {
-    let is_figure = |stem: &str| stem.starts_with("loss_vs_") || plots::NAMES.contains(&stem);
-    match name.rsplit_once('.') {
-        Some((stem, "png" | "svg" | "csv")) if is_figure(stem) => true,
-        _ => ["report.html", "summary.csv", "summary.md", "manifest.json"].contains(&name),
-    }
+    let is_picture = name.starts_with("loss_vs_")
+        || ["ablation.", "learning_curves.", "throughput."].iter().any(|p| name.starts_with(p));
+    ["summary.csv", "summary.md", "manifest.json"].contains(&name) || (is_picture && name.ends_with(".png"))
 }
 
 fn is_import(run: &frame::Run) -> bool {

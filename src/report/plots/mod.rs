@@ -27,20 +27,6 @@ use super::{
     frame::Frame,
 };
 
-/// The names of all plots but `loss_vs_…`, those of earlier versions included.
-pub const NAMES: [&str; 10] = [
-    "ablation",
-    "failures",
-    "generalisation",
-    "grad_norm",
-    "importance",
-    "learning_curves",
-    "learning_curves_compute",
-    "loss_map",
-    "step_time",
-    "throughput",
-];
-
 /// Turns stored rows into a picture.
 pub trait Plot {
     /// The name of its file, without the extension.
