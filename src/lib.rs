@@ -27,9 +27,9 @@
 //! ```
 //!
 //! External crates keep to their layer: candle in `model`, `engine` and `exec::device`; nvml-wrapper in `exec::device`;
-//! rusqlite in `store`; plotters in `report`; parquet and crc in `export`; indicatif and comfy-table in `ui`; clap in `cli`;
-//! saphyr-parser and serde_yaml in `spec`; tiktoken-rs and tokenizers in `data::tokenizer`; zstd in `data::prepare`; ureq in
-//! `data::fetch`, the only place that knows a network.
+//! rusqlite in `store`; plotters in `report`; pulldown-cmark in `report::html`; parquet and crc in `export`; indicatif
+//! and comfy-table in `ui`; clap in `cli`; saphyr-parser and serde_yaml in `spec`; tiktoken-rs and tokenizers in
+//! `data::tokenizer`; zstd in `data::prepare`; ureq in `data::fetch`, the only place that knows a network.
 //!
 //! # How data flows, one way
 //!
@@ -37,7 +37,7 @@
 //! YAML ─spec─► [RunConfig] ─sched::plan─► Plan ─sched::dispatch─► job + slot ─exec─► worker process
 //! worker: RunConfig ► data ► engine ► train ─► Event, one JSON line each, in runs/<id>/attempt-K/events.jsonl
 //! dispatch: (Event, Exit, Signal, Cancel, Tick) ─► queue.step(), pure ─► actions ─► store, screen, start and stop
-//! runs/exp.db ─store─► rows ─► Frame ─plots─► Figure ─draw─► PNG, written whole under reports/<experiment>/
+//! runs/exp.db ─store─► rows ─► Frame ─plots─► Figure ─draw─► PNG, SVG, HTML; written whole under reports/<experiment>/
 //! ```
 //!
 //! # Who owns which file on disk

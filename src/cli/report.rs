@@ -1,4 +1,5 @@
-//! `exp report EXPERIMENT`: draw its pictures and tables again, from the store alone.
+//! `exp report EXPERIMENT…`: draw the pictures and tables again, from the store alone; of several experiments, a report that
+//! compares them.
 
 use std::{io::ErrorKind, path::Path};
 
@@ -9,7 +10,7 @@ use crate::{
         folders::Root,
         manifest::{FileRef, MANIFEST, Manifest},
     },
-    report,
+    report::{self, Format},
     store::Store,
     ui,
 };
@@ -17,22 +18,58 @@ use crate::{
 /// Arguments of `exp report`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The experiment's name
-    experiment: String,
+    /// The experiment's name; several are compared, in a report of their own
+    #[arg(required = true)]
+    experiments: Vec<String>,
+
+    /// What pictures are made of; with both, summary.md shows the first
+    #[arg(long, value_name = "png|svg", value_enum, value_delimiter = ',', default_value = "png")]
+    format: Vec<Picture>,
+}
+
+/// What pictures are made of.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Picture {
+    /// Pixels
+    Png,
+    /// Strokes, for print and for pages
+    Svg,
+}
+
+impl From<Picture> for Format {
+    fn from(picture: Picture) -> Self {
+        match picture {
+            Picture::Png => Self::Png,
+            Picture::Svg => Self::Svg,
+        }
+    }
 }
 
 /// Runs the command.
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let store = needed_store(root)?;
-    draw(root, &store, &args.experiment)?;
+    let formats: Vec<Format> = args.format.iter().copied().map(Format::from).collect();
+    let mut experiments: Vec<&str> = Vec::new();
+    for name in &args.experiments {
+        if !experiments.contains(&name.as_str()) {
+            experiments.push(name);
+        }
+    }
+    draw_as(root, &store, &experiments, &formats)?;
     Ok(Exit::Done)
+}
+
+/// Draws the report as [`draw_as`] does, with pictures as `exp report` makes them where nothing is said.
+pub fn draw(root: &Root, store: &Store, experiment: &str) -> Result<()> {
+    draw_as(root, store, &[experiment], &[Format::Png])
 }
 
 /// Draws the report and says where it lies. Each file is replaced whole; those of an earlier report that the data no longer
 /// supports go, and nothing that `exp` did not write. The manifest is there when all that it names is.
-pub fn draw(root: &Root, store: &Store, experiment: &str) -> Result<()> {
-    let files = report::build(store, experiment)?;
-    let folder = root.report(experiment);
+fn draw_as(root: &Root, store: &Store, experiments: &[&str], formats: &[Format]) -> Result<()> {
+    let files = report::build(store, experiments, formats)?;
+    // No experiment has a + in its name: this folder is no other's.
+    let folder = root.report(&experiments.join("+"));
     let before = Manifest::read(&folder).map_or_else(|_| Vec::new(), |manifest| manifest.files);
     remove(&folder.join(MANIFEST))?;
     for (name, bytes) in &files {
@@ -44,7 +81,9 @@ pub fn draw(root: &Root, store: &Store, experiment: &str) -> Result<()> {
         remove(&folder.join(&stale.name))?;
     }
     Manifest { files: files.iter().map(|(name, bytes)| FileRef::of(name, bytes)).collect() }.write(&folder)?;
-    ui::note(&format!("report: {}", shown(&folder.join("summary.md"))));
+    for page in ["summary.md", "report.html"] {
+        ui::note(&format!("report: {}", shown(&folder.join(page))));
+    }
     Ok(())
 }
 

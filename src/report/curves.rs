@@ -32,6 +32,10 @@ pub struct Curves<'a> {
     pub train: Vec<Spread>,
     /// Seconds of training after each step.
     pub seconds: Vec<Spread>,
+    /// Validation loss minus training loss, both of windows that stay the same, in the frame's unit.
+    pub gap: Vec<Spread>,
+    /// The norm of all gradients, before clipping.
+    pub grad_norm: Vec<Spread>,
 }
 
 impl<'a> Curves<'a> {
@@ -56,6 +60,8 @@ impl<'a> Curves<'a> {
             val: losses(|r| &r.val),
             train: losses(|r| &r.train),
             seconds: mean_over(&runs.iter().map(|r| r.seconds()).collect::<Vec<_>>()),
+            gap: mean_over(&runs.iter().map(|r| gap(frame, r)).collect::<Vec<_>>()),
+            grad_norm: mean_over(&runs.iter().map(|r| r.grad_norm.clone()).collect::<Vec<_>>()),
             runs,
         })
     }
@@ -65,6 +71,17 @@ impl<'a> Curves<'a> {
         let found = self.seconds.binary_search_by_key(&step, |s| s.step).ok()?;
         Some(self.seconds[found].mean)
     }
+}
+
+/// A run's validation loss minus its training loss at the steps that have both.
+fn gap(frame: &Frame, run: &Run) -> Vec<Point> {
+    let mut train = run.eval_train.iter().peekable();
+    let at = |p: &Point| {
+        while train.next_if(|t| t.step < p.step).is_some() {}
+        let t = train.peek().filter(|t| t.step == p.step)?;
+        Some(Point { value: frame.loss(run, p.value) - frame.loss(run, t.value), ..*p })
+    };
+    run.val.iter().filter_map(at).collect()
 }
 
 /// The values at each step that all curves have.

@@ -3,8 +3,14 @@
 /// Of each pixel column the first, lowest, highest and last point, in their order: what a line through all points would
 /// cover (M4, Jugel et al. 2014). `points` are in pixels, x ascending, y finite.
 pub fn columns(points: &[(f64, f64)], pixel: f64) -> Vec<(f64, f64)> {
+    picked(points, pixel).into_iter().map(|i| points[i]).collect()
+}
+
+/// As [`columns`], by their places in `points`.
+pub fn picked(points: &[(f64, f64)], pixel: f64) -> Vec<usize> {
     let column = |p: &(f64, f64)| (p.0 / pixel).floor();
     let mut kept = Vec::new();
+    let mut start = 0;
     for chunk in points.chunk_by(|a, b| column(a) == column(b)) {
         let by = |pick: fn(f64, f64) -> bool| {
             (1..chunk.len()).fold(0, |best, i| if pick(chunk[i].1, chunk[best].1) { i } else { best })
@@ -13,9 +19,10 @@ pub fn columns(points: &[(f64, f64)], pixel: f64) -> Vec<(f64, f64)> {
         picked.sort_unstable();
         for (n, &i) in picked.iter().enumerate() {
             if n == 0 || picked[n - 1] != i {
-                kept.push(chunk[i]);
+                kept.push(start + i);
             }
         }
+        start += chunk.len();
     }
     kept
 }

@@ -1,128 +1,130 @@
-//! From a figure to the bytes of a PNG: drawn by plotters at a multiple of the size, reduced by averaging, encoded. The
-//! same figure gives the same bytes.
+//! Draws a figure whose places are known, with any pen. The same figure gives the same strokes.
 
-use std::fmt::Display;
-
-use plotters::{
-    prelude::{BitMapBackend, DrawingBackend, IntoDrawingArea},
-    style::{Color, RGBColor},
-};
+use plotters::style::{Color, RGBColor};
 
 use super::{
     decimate,
-    figure::{Figure, Gap, Ink, Line, Mark, Scale, Series},
+    figure::{Cell, Fill, Gap, Ink, Line, Mark, Scale, Series},
     forest,
-    layout::{Entry, Layout, Placed, SAMPLE, TICK_LENGTH, has_whiskers, layout},
+    layout::{Entry, Layout, Placed, SAMPLE, TICK_LENGTH, has_whiskers},
     palette,
-    pen::{Drawn, Pen, Spot},
+    pen::{Align, Drawn, Label, Part, Pen, Spot},
+    text::{CAPITALS, Weight, width},
 };
-use crate::base::{Context, Exit, Result};
-
-/// Pixels drawn for each pixel of the picture, each way, since plotters' strokes are rough at the picture's own size;
-/// fewer where a picture is so high that this would take hundreds of megabytes.
-fn finer(height: usize) -> usize {
-    if height <= 2400 { 3 } else { 2 }
-}
 
 const STRONG: f64 = 3.0;
+const THIN: f64 = 1.6;
 const FAINT: f64 = 1.2;
 const MARKER: f64 = 7.5;
 /// The radius of a single value.
 pub const DOT: f64 = 4.5;
 /// Markers of one line stand at least this far apart.
 const MARKER_SPACING: f64 = 26.0;
+/// The sizes that words in cells may have, the best first, and from one line to the next, in em.
+const CELL_SIZES: [f64; 6] = [25.0, 22.0, 20.0, 18.0, 16.0, 14.0];
+const CELL_LEADING: f64 = 1.3;
+/// How strong the colour of a cell is whose runs all ended alike.
+pub const SWATCH: f64 = 0.75;
+/// From this share on a cell is so dark that light letters are read better.
+const DARK: f64 = 0.5;
 
-/// The picture of `figure` as a PNG.
-pub fn png(figure: &Figure) -> Result<Vec<u8>> {
-    let plan = layout(figure);
-    picture(plan.size, &figure.title, |pen| paint(pen, &plan))
-}
-
-/// A PNG of that width and height, with what `paint` draws. `title` names it where that fails.
-pub(super) fn picture(
-    (width, height): (f64, f64),
-    title: &str,
-    paint: impl for<'a> FnOnce(&Pen<BitMapBackend<'a>>) -> Drawn<BitMapBackend<'a>>,
-) -> Result<Vec<u8>> {
-    let (width, height) = (width as usize, height as usize);
-    let finer = finer(height);
-    let fine = (width * finer, height * finer);
-    let mut canvas = vec![0xffu8; 3 * fine.0 * fine.1];
-    {
-        let area = BitMapBackend::with_buffer(&mut canvas, (fine.0 as u32, fine.1 as u32)).into_drawing_area();
-        failing(paint(&Pen::new(&area, finer as f64)), title)?;
-        failing(area.present(), title)?;
+/// Draws everything.
+pub fn paint<P: Pen>(pen: &P, plan: &Layout) -> Drawn<P> {
+    for (number, placed) in plan.panels.iter().enumerate() {
+        let words = placed.ticks.iter().map(|range| &plan.labels[range.clone()]);
+        let mut ticks = words.into_iter();
+        pen.part(Part::Panel(number), || {
+            panel(pen, placed)?;
+            ticks.try_for_each(|words| pen.part(Part::Ticks, || words.iter().try_for_each(|label| pen.label(label))))
+        })?;
     }
-    failing(encode(&reduce(&canvas, fine.0, finer), width as u32, height as u32), title)
-}
-
-fn failing<T, E: Display + 'static>(result: std::result::Result<T, E>, title: &str) -> Result<T> {
-    result.doing(Exit::Unexpected, || format!("drawing the picture \"{title}\""))
-}
-
-/// Averages squares of `finer` × `finer` pixels. `width`: of a row of `canvas`, in pixels.
-fn reduce(canvas: &[u8], width: usize, finer: usize) -> Vec<u8> {
-    let area = (finer * finer) as u32;
-    let row = 3 * width;
-    let mut out = Vec::with_capacity(canvas.len() / (finer * finer));
-    let mut sums = vec![0u32; row / finer];
-    for block in canvas.chunks_exact(finer * row) {
-        sums.fill(0);
-        for line in block.chunks_exact(row) {
-            for (pixel, sum) in line.chunks_exact(3 * finer).zip(sums.chunks_exact_mut(3)) {
-                for rgb in pixel.chunks_exact(3) {
-                    sum.iter_mut().zip(rgb).for_each(|(s, &c)| *s += u32::from(c));
-                }
-            }
-        }
-        out.extend(sums.iter().map(|s| ((s + area / 2) / area) as u8));
-    }
-    out
-}
-
-fn encode(rgb: &[u8], width: u32, height: u32) -> std::result::Result<Vec<u8>, png::EncodingError> {
-    let mut bytes = Vec::new();
-    let mut encoder = png::Encoder::new(&mut bytes, width, height);
-    encoder.set_color(png::ColorType::Rgb);
-    encoder.set_depth(png::BitDepth::Eight);
-    let mut writer = encoder.write_header()?;
-    writer.write_image_data(rgb)?;
-    writer.finish()?;
-    Ok(bytes)
-}
-
-fn paint<DB: DrawingBackend>(pen: &Pen<DB>, plan: &Layout) -> Drawn<DB> {
-    plan.panels.iter().try_for_each(|placed| panel(pen, placed))?;
     plan.forest.iter().try_for_each(|placed| forest::paint(pen, placed))?;
     plan.samples.iter().try_for_each(|(entry, at)| sample(pen, entry, *at))?;
-    plan.labels.iter().try_for_each(|label| pen.label(label))
+    let is_tick = |i: &usize| plan.panels.iter().flat_map(|p| &p.ticks).any(|range| range.contains(i));
+    let others = plan.labels.iter().enumerate().filter(|(i, _)| !is_tick(i));
+    others.into_iter().try_for_each(|(_, label)| pen.label(label))
 }
 
-fn panel<DB: DrawingBackend>(pen: &Pen<DB>, placed: &Placed) -> Drawn<DB> {
+fn panel<P: Pen>(pen: &P, placed: &Placed) -> Drawn<P> {
     let (left, top, right, bottom) = placed.field;
-    for &x in &placed.x_ticks {
-        if !matches!(placed.panel.x.scale, Scale::Words(_)) {
-            pen.stroke((x, top), (x, bottom), 1.0, palette::GRID)?;
+    let panel = placed.panel;
+    pen.part(Part::Grid, || {
+        for &x in &placed.x_ticks {
+            if !matches!(panel.x.scale, Scale::Words(_)) {
+                pen.stroke((x, top), (x, bottom), 1.0, palette::GRID)?;
+            }
+            pen.stroke((x, bottom), (x, bottom + TICK_LENGTH), 1.4, palette::AXIS)?;
         }
-        pen.stroke((x, bottom), (x, bottom + TICK_LENGTH), 1.4, palette::AXIS)?;
-    }
-    for &y in &placed.y_ticks {
-        pen.stroke((left, y), (right, y), 1.0, palette::GRID)?;
-        pen.stroke((left - TICK_LENGTH, y), (left, y), 1.4, palette::AXIS)?;
-    }
-    let series = || placed.panel.series.iter();
-    series().try_for_each(|s| if has_whiskers(s) { Ok(()) } else { band(pen, placed, s) })?;
-    for reference in &placed.panel.references {
-        pen.dashes((left, placed.y.at(reference.y)), right, 2.0, palette::SOFT)?;
-    }
-    series().filter(|s| s.line == Line::Faint).try_for_each(|s| line(pen, placed, s))?;
-    series().try_for_each(|s| dots(pen, placed, s))?;
-    series().filter(|s| has_whiskers(s)).try_for_each(|s| whiskers(pen, placed, s))?;
+        placed.y_ticks.iter().try_for_each(|&y| {
+            if panel.cells.is_empty() {
+                pen.stroke((left, y), (right, y), 1.0, palette::GRID)?;
+            }
+            pen.stroke((left - TICK_LENGTH, y), (left, y), 1.4, palette::AXIS)
+        })
+    })?;
+    let series = || panel.series.iter();
+    let lines = |kind: Line| series().filter(move |s| s.line == kind).try_for_each(|s| line(pen, placed, s));
+    pen.part(Part::Field(placed.field), || {
+        cells(pen, placed)?;
+        series().try_for_each(|s| if has_whiskers(s) { Ok(()) } else { band(pen, placed, s) })?;
+        for reference in &panel.references {
+            pen.dashes((left, placed.y.at(reference.y)), right, 2.0, palette::SOFT)?;
+        }
+        lines(Line::Faint)?;
+        series().try_for_each(|s| dots(pen, placed, s))?;
+        series().filter(|s| has_whiskers(s)).try_for_each(|s| whiskers(pen, placed, s))
+    })?;
     pen.stroke((left, top), (left, bottom), 1.4, palette::AXIS)?;
     pen.stroke((left, bottom), (right, bottom), 1.4, palette::AXIS)?;
-    series().filter(|s| s.line == Line::Strong).try_for_each(|s| line(pen, placed, s))?;
-    series().filter(|s| s.markers).try_for_each(|s| markers(pen, placed, s))?;
-    gaps(pen, placed)
+    pen.part(Part::Field(placed.field), || {
+        lines(Line::Thin)?;
+        lines(Line::Strong)?;
+        series().filter(|s| s.markers).try_for_each(|s| markers(pen, placed, s))?;
+        gaps(pen, placed)
+    })
+}
+
+/// The cells of a map with what is written in them, as large as all of it fits.
+fn cells<P: Pen>(pen: &P, placed: &Placed) -> Drawn<P> {
+    const INSET: f64 = 1.5;
+    let cells = &placed.panel.cells;
+    let wide = (placed.x.at(1.0) - placed.x.at(0.0)).abs() - 2.0 * INSET;
+    let high = (placed.y.at(1.0) - placed.y.at(0.0)).abs() - 2.0 * INSET;
+    let fits = |size: f64, lines: usize| {
+        let is_short = |text: &String| width(text, size, Weight::Regular) <= wide - 8.0;
+        let is_low = |cell: &Cell| cell.lines.len().min(lines) as f64 * CELL_LEADING * size <= high - 4.0;
+        cells.iter().all(|cell| is_low(cell) && cell.lines.iter().take(lines).all(is_short))
+    };
+    let most = cells.iter().map(|cell| cell.lines.len()).max().unwrap_or(0);
+    let choices = (1..=most).rev().flat_map(|lines| CELL_SIZES.map(|size| (size, lines)));
+    let chosen = choices.into_iter().find(|&(size, lines)| fits(size, lines));
+    for cell in cells {
+        let (x, y) = (placed.x.at(cell.x as f64), placed.y.at(cell.y as f64));
+        let (color, share) = match cell.fill {
+            Fill::Share(share) => (palette::sequential(share).to_rgba(), share),
+            Fill::Ink(ink, strength) => (palette::color(ink).mix(strength), 0.0),
+        };
+        pen.rect((x - wide / 2.0, y - high / 2.0), (x + wide / 2.0, y + high / 2.0), color)?;
+        let Some((size, lines)) = chosen else { continue };
+        let lines: Vec<&String> = cell.lines.iter().take(lines).collect();
+        let first = y + size * CAPITALS / 2.0 - CELL_LEADING * size * (lines.len() - 1) as f64 / 2.0;
+        for (i, text) in lines.into_iter().enumerate() {
+            pen.label(&Label {
+                text: text.clone(),
+                spot: (x, first + CELL_LEADING * size * i as f64),
+                align: Align::Middle,
+                size,
+                weight: Weight::Regular,
+                upward: false,
+                color: match cell.fill {
+                    Fill::Share(_) if share > DARK => palette::ON_DARK,
+                    Fill::Share(_) => palette::ON_LIGHT,
+                    Fill::Ink(..) => palette::TEXT,
+                },
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// Where a value stands in the picture.
@@ -136,7 +138,7 @@ fn inside(placed: &Placed, (x, y): Spot) -> bool {
     (left - 0.5..=right + 0.5).contains(&x) && (top - 0.5..=bottom + 0.5).contains(&y)
 }
 
-fn band<DB: DrawingBackend>(pen: &Pen<DB>, placed: &Placed, series: &Series) -> Drawn<DB> {
+fn band<P: Pen>(pen: &P, placed: &Placed, series: &Series) -> Drawn<P> {
     let finite = |b: &(f64, f64, f64)| b.1.is_finite() && b.2.is_finite();
     for part in series.band.chunk_by(|a, b| finite(a) && finite(b)).filter(|part| part.len() > 1) {
         let upper = part.iter().map(|b| spot(placed, (b.0, b.2)));
@@ -169,19 +171,21 @@ fn clip_area(corners: &[Spot], (_, top, _, bottom): (f64, f64, f64, f64)) -> Vec
     area
 }
 
-fn whiskers<DB: DrawingBackend>(pen: &Pen<DB>, placed: &Placed, series: &Series) -> Drawn<DB> {
+fn whiskers<P: Pen>(pen: &P, placed: &Placed, series: &Series) -> Drawn<P> {
     let strokes = series.band.iter().map(|&(x, lo, hi)| (spot(placed, (x, lo)), spot(placed, (x, hi))));
     strokes.filter(|(lo, hi)| hi.1 < lo.1).try_for_each(|(lo, hi)| pen.stroke(lo, hi, 2.4, palette::color(series.ink)))
 }
 
-fn dots<DB: DrawingBackend>(pen: &Pen<DB>, placed: &Placed, series: &Series) -> Drawn<DB> {
+fn dots<P: Pen>(pen: &P, placed: &Placed, series: &Series) -> Drawn<P> {
     let spots = series.dots.iter().map(|&p| spot(placed, p)).filter(|&s| inside(placed, s));
-    spots.into_iter().try_for_each(|s| pen.disc(s, DOT, palette::color(series.ink).mix(0.45)))
+    let disc = |s: Spot| pen.disc(s, DOT, palette::color(series.ink).mix(0.45));
+    spots.into_iter().try_for_each(|s| pen.part(Part::Mark(s), || disc(s)))
 }
 
-fn line<DB: DrawingBackend>(pen: &Pen<DB>, placed: &Placed, series: &Series) -> Drawn<DB> {
+fn line<P: Pen>(pen: &P, placed: &Placed, series: &Series) -> Drawn<P> {
     let (width, color) = match series.line {
         Line::Strong => (STRONG, palette::color(series.ink)),
+        Line::Thin => (THIN, palette::color(series.ink)),
         _ => (FAINT, palette::faint(series.ink)),
     };
     let spots: Vec<Spot> = series.points.iter().map(|&p| spot(placed, p)).collect();
@@ -222,7 +226,7 @@ fn clip(line: &[Spot], (_, top, _, bottom): (f64, f64, f64, f64)) -> Vec<Vec<Spo
     pieces
 }
 
-fn markers<DB: DrawingBackend>(pen: &Pen<DB>, placed: &Placed, series: &Series) -> Drawn<DB> {
+fn markers<P: Pen>(pen: &P, placed: &Placed, series: &Series) -> Drawn<P> {
     let spots: Vec<Spot> = series.points.iter().map(|&p| spot(placed, p)).filter(|&s| inside(placed, s)).collect();
     let (Some(first), Some(last)) = (spots.first(), spots.last()) else { return Ok(()) };
     let spacing = (last.0 - first.0) / (spots.len() - 1).max(1) as f64;
@@ -232,13 +236,15 @@ fn markers<DB: DrawingBackend>(pen: &Pen<DB>, placed: &Placed, series: &Series) 
 }
 
 /// A marker with a white edge, which keeps it apart from lines and other markers.
-pub fn marker<DB: DrawingBackend>(pen: &Pen<DB>, ink: Ink, at: Spot) -> Drawn<DB> {
-    pen.polygon(&palette::marker(ink, at, MARKER + 2.0), palette::PAPER.to_rgba())?;
-    pen.polygon(&palette::marker(ink, at, MARKER), palette::color(ink).to_rgba())
+pub fn marker<P: Pen>(pen: &P, ink: Ink, at: Spot) -> Drawn<P> {
+    pen.part(Part::Mark(at), || {
+        pen.polygon(&palette::marker(ink, at, MARKER + 2.0), palette::PAPER.to_rgba())?;
+        pen.polygon(&palette::marker(ink, at, MARKER), palette::color(ink).to_rgba())
+    })
 }
 
 /// Crosses for what is missing; those of one place stand side by side.
-fn gaps<DB: DrawingBackend>(pen: &Pen<DB>, placed: &Placed) -> Drawn<DB> {
+fn gaps<P: Pen>(pen: &P, placed: &Placed) -> Drawn<P> {
     const APART: f64 = 20.0;
     let foot = placed.field.3;
     let mut at_foot: Vec<&Gap> = Vec::new();
@@ -258,24 +264,37 @@ fn gaps<DB: DrawingBackend>(pen: &Pen<DB>, placed: &Placed) -> Drawn<DB> {
     Ok(())
 }
 
-fn cross<DB: DrawingBackend>(pen: &Pen<DB>, (x, y): Spot, color: RGBColor) -> Drawn<DB> {
+fn cross<P: Pen>(pen: &P, (x, y): Spot, color: RGBColor) -> Drawn<P> {
     const ARM: f64 = 8.0;
-    for (width, color) in [(7.0, palette::PAPER), (3.2, color)] {
-        pen.stroke((x - ARM, y - ARM), (x + ARM, y + ARM), width, color)?;
-        pen.stroke((x - ARM, y + ARM), (x + ARM, y - ARM), width, color)?;
-    }
-    Ok(())
+    pen.part(Part::Mark((x, y)), || {
+        [(7.0, palette::PAPER), (3.2, color)].into_iter().try_for_each(|(width, color)| {
+            pen.stroke((x - ARM, y - ARM), (x + ARM, y + ARM), width, color)?;
+            pen.stroke((x - ARM, y + ARM), (x + ARM, y - ARM), width, color)
+        })
+    })
 }
 
 /// The sample of a legend's entry.
-fn sample<DB: DrawingBackend>(pen: &Pen<DB>, entry: &Entry, (left, y): Spot) -> Drawn<DB> {
+fn sample<P: Pen>(pen: &P, entry: &Entry, (left, y): Spot) -> Drawn<P> {
     let right = left + SAMPLE;
     match entry {
         Entry::Reference(_) => pen.dashes((left, y), right, 2.0, palette::SOFT),
         Entry::Mark(Mark { ink, .. }) => marker(pen, *ink, ((left + right) / 2.0, y)),
+        Entry::Swatch(Mark { ink, .. }) => {
+            pen.rect((left + 12.0, y - 12.0), (right, y + 12.0), palette::color(*ink).mix(SWATCH))
+        }
+        Entry::Ramp(_) => {
+            const STEPS: usize = 48;
+            let at = |i: usize| left + SAMPLE * i as f64 / STEPS as f64;
+            (0..STEPS).try_for_each(|i| {
+                let color = palette::sequential((i as f64 + 0.5) / STEPS as f64);
+                pen.rect((at(i), y - 11.0), (at(i + 1), y + 11.0), color.to_rgba())
+            })
+        }
         Entry::Series(series) => {
             match series.line {
                 Line::Strong => pen.stroke((left, y), (right, y), STRONG, palette::color(series.ink))?,
+                Line::Thin => pen.stroke((left, y), (right, y), THIN * 1.5, palette::color(series.ink))?,
                 Line::Faint => pen.stroke((left, y), (right, y), FAINT * 1.5, palette::faint(series.ink))?,
                 Line::None => {}
             }

@@ -35,6 +35,36 @@ pub struct Panel {
     pub references: Vec<Reference>,
     /// Places where a value is missing.
     pub gaps: Vec<Gap>,
+    /// The cells of a map, whose axes are ordinal.
+    pub cells: Vec<Cell>,
+    /// What the inks of its cells mean.
+    pub swatches: Vec<Mark>,
+    /// What the shares of its cells mean: what is light and what is dark.
+    pub ramp: Option<String>,
+}
+
+/// A cell of a map.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// Its place to the right, counted from 0.
+    pub x: usize,
+    /// Its place upwards, counted from 0.
+    pub y: usize,
+    /// What it is filled with.
+    pub fill: Fill,
+    /// What is written in it, the first line the most important.
+    pub lines: Vec<String>,
+    /// Its value, where it stands for one.
+    pub value: Option<f64>,
+}
+
+/// What a cell is filled with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fill {
+    /// A colour between light, 0, and dark, 1.
+    Share(f64),
+    /// An ink, of this strength between 0 and 1.
+    Ink(Ink, f64),
 }
 
 /// One axis of a panel.
@@ -68,6 +98,8 @@ pub enum Scale {
 pub struct Series {
     /// In the legend; a series without one is explained by another's.
     pub label: String,
+    /// Among the data, where the legend's words do not tell it from the others.
+    pub name: String,
     /// Its colour and the shape of its markers.
     pub ink: Ink,
     /// How its points are joined.
@@ -96,6 +128,8 @@ pub enum Ink {
 pub enum Line {
     /// What the picture is about.
     Strong,
+    /// As that, but so many that thick ones would hide each other.
+    Thin,
     /// What stands behind it.
     Faint,
     /// Not at all.
@@ -172,6 +206,29 @@ impl Axis {
     }
 }
 
+impl Series {
+    /// A series without points yet.
+    pub fn new(label: impl Into<String>, ink: Ink, line: Line, markers: bool) -> Self {
+        let (points, band, dots) = (Vec::new(), Vec::new(), Vec::new());
+        Self { label: label.into(), name: String::new(), ink, line, markers, points, band, dots }
+    }
+
+    /// What it is called among the data.
+    pub fn full_name(&self) -> &str {
+        if self.name.is_empty() { &self.label } else { &self.name }
+    }
+}
+
+impl Scale {
+    /// The words of a scale whose values are places among them.
+    pub fn words(&self) -> Option<&[String]> {
+        match self {
+            Self::Ordinal(words) | Self::Words(words) => Some(words),
+            Self::Linear | Self::Log => None,
+        }
+    }
+}
+
 impl Forest {
     /// Every value that something is drawn at.
     pub fn xs(&self) -> impl Iterator<Item = f64> {
@@ -191,7 +248,8 @@ impl Forest {
 impl Panel {
     /// An empty panel.
     pub fn new(x: Axis, y: Axis) -> Self {
-        Self { title: String::new(), x, y, series: Vec::new(), references: Vec::new(), gaps: Vec::new() }
+        let (title, series, references, gaps) = (String::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { title, x, y, series, references, gaps, cells: Vec::new(), swatches: Vec::new(), ramp: None }
     }
 
     /// Every x that something is drawn at.

@@ -3,6 +3,7 @@
 use super::{
     curves::Curves,
     frame::{Frame, LeftOut, Run, Setting, Unit},
+    insights,
     markdown::escaped,
     names::{self, setting},
     numbers::{extent, mean, median, rounded, several, value, with_spread},
@@ -43,7 +44,11 @@ pub fn text(frame: &Frame) -> String {
         Some(changes) => from_base(frame, &changes),
         None => untied(frame).into_iter().filter_map(|a| along(frame, a, best, &scored)).collect(),
     };
-    let details = details.into_iter().chain(equal_time(frame, best, &scored)).chain(above_own_cost(frame, best));
+    let details = details
+        .into_iter()
+        .chain(equal_time(frame, best, &scored))
+        .chain(insights::all(frame, &best.setting.at))
+        .chain(above_own_cost(frame, best));
     let list: String = details.map(|sentence| format!("- {sentence}\n")).collect();
     format!("{}\n{}{list}", lead.join(" "), if list.is_empty() { "" } else { "\n" })
 }
@@ -93,7 +98,9 @@ fn winner(frame: &Frame, best: &Scored, next: Option<&Scored>) -> String {
         Some(false) => ", which seeds alone can make: the order of these two is open",
     };
     let gap = if gap < 0.01 { format!("{gap:.4}") } else { format!("{gap:.3}") };
-    format!("{lead}. Next comes {} with {}, {gap} higher{verdict}.", name(frame, next), with_spread(&next.losses))
+    let (name, next_loss) = (name(frame, next), with_spread(&next.losses));
+    let pace = insights::pace(&best.setting.runs, (&name, &next.setting.runs));
+    format!("{lead}. Next comes {name} with {next_loss}, {gap} higher{verdict}.{pace}")
 }
 
 /// ` (mean ± standard deviation over 3 seeds)`.

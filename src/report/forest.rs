@@ -1,6 +1,6 @@
 //! Forests: where their names, values and columns stand, and how their rows are drawn.
 
-use plotters::{prelude::DrawingBackend, style::Color};
+use plotters::style::Color;
 
 use super::{
     draw,
@@ -37,6 +37,13 @@ pub struct PlacedForest<'a> {
     /// The middle of each row.
     middles: Vec<f64>,
     height: f64,
+}
+
+impl PlacedForest<'_> {
+    /// Each row with the place of its marker.
+    pub fn spots(&self) -> impl Iterator<Item = (f64, f64, &Category)> {
+        self.forest.rows.iter().zip(&self.middles).map(|(row, &y)| (self.x.at(row.center), y, row))
+    }
 }
 
 /// Finds a place for everything of a forest; answers where it ends.
@@ -98,7 +105,7 @@ fn name(row: &Category) -> Vec<String> {
 }
 
 /// Draws the field and the lines between rows; words are the layout's.
-pub fn paint<DB: DrawingBackend>(pen: &Pen<DB>, placed: &PlacedForest) -> Drawn<DB> {
+pub fn paint<P: Pen>(pen: &P, placed: &PlacedForest) -> Drawn<P> {
     let (left, top, right, bottom) = placed.field;
     if let Some((_, (lo, hi))) = placed.forest.level {
         let color = palette::SOFT.mix(0.13);
@@ -120,7 +127,7 @@ pub fn paint<DB: DrawingBackend>(pen: &Pen<DB>, placed: &PlacedForest) -> Drawn<
     placed.forest.rows.iter().zip(&placed.middles).try_for_each(|(row, &y)| category(pen, placed, row, y))
 }
 
-fn category<DB: DrawingBackend>(pen: &Pen<DB>, placed: &PlacedForest, row: &Category, y: f64) -> Drawn<DB> {
+fn category<P: Pen>(pen: &P, placed: &PlacedForest, row: &Category, y: f64) -> Drawn<P> {
     let color = palette::color(row.ink);
     if let Some((lo, hi)) = row.bar {
         pen.stroke((placed.x.at(lo), y), (placed.x.at(hi), y), 3.0, color)?;

@@ -18,13 +18,16 @@ use crate::{
 /// The axis that is averaged over and never drawn.
 const SEED: &str = "train.seed";
 
+/// The path of the axis between experiments that are compared.
+pub const EXPERIMENT: &str = "experiment";
+
 /// A name for other leaves: no axis unless the spec makes it one, since a run has the name that it was begun under.
 const PRESET: &str = "model.preset";
 
 /// An experiment with the rows of its runs.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// Its name.
+    /// Its name; those of all where several are compared.
     pub experiment: String,
     /// The settings that vary between its runs, seeds apart: as the spec orders them, then those that only some points
     /// set.
@@ -67,8 +70,14 @@ pub struct Run {
     pub step_ms: Vec<Point>,
     /// Seconds of training after each step that is read, where not all are.
     pub seconds: Vec<Point>,
+    /// Training loss on windows that stay the same, as `val` has them, in nats per token.
+    pub eval_train: Vec<Point>,
+    /// The norm of all gradients of each step, before clipping.
+    pub grad_norm: Vec<Point>,
     /// The texts that its model wrote, by step.
     pub samples: Vec<(u64, String)>,
+    /// The experiment that it is compared for, where several are.
+    pub experiment: Option<String>,
     /// Every leaf of its config by path. Filled by [`Frame::new`].
     pub leaves: Map<String, Value>,
     /// For each axis the index of the run's value. Filled by [`Frame::new`].
@@ -116,6 +125,7 @@ impl Frame {
     pub fn new(experiment: &str, swept: &[String], mut runs: Vec<Run>) -> Self {
         for run in &mut runs {
             run.leaves = run.row.config.leaves();
+            run.leaves.extend(run.experiment.clone().map(|name| (EXPERIMENT.to_owned(), name.into())));
         }
         let mut axes: Vec<Axis> = swept.iter().filter_map(|path| Axis::of(path, &runs)).collect();
         mark(&mut runs, &axes);
@@ -139,7 +149,8 @@ impl Frame {
         }
         let unit = unit(&runs);
         let mut frame = Self { experiment: experiment.to_owned(), axes, runs, unit, slots, base: None };
-        frame.base = star::base(&frame);
+        // Between experiments that are compared there is no middle.
+        frame.base = if frame.axis(EXPERIMENT).is_some() { None } else { star::base(&frame) };
         frame
     }
 
@@ -276,9 +287,12 @@ impl Run {
             attempts: Vec::new(),
             val: Vec::new(),
             train: Vec::new(),
+            eval_train: Vec::new(),
+            grad_norm: Vec::new(),
             step_ms: Vec::new(),
             seconds: Vec::new(),
             samples: Vec::new(),
+            experiment: None,
             leaves: Map::new(),
             at: Vec::new(),
             step_time: None,
@@ -300,6 +314,12 @@ impl Run {
     pub fn bits_per_char(&self, nats_per_token: f64) -> Option<f64> {
         let chars = self.row.ready.as_ref()?.chars_per_token;
         Some(nats_per_token / std::f64::consts::LN_2 / chars)
+    }
+
+    /// The FLOPs of the updates up to `step`, forward and backward, evaluations left out, where they are known.
+    pub fn flops(&self, step: u64) -> Option<f64> {
+        let a_token = self.row.ready.as_ref().map(|ready| ready.flops_per_token).filter(|flops| *flops > 0.0)?;
+        Some(a_token * (self.row.config.tokens_per_step() * step) as f64)
     }
 
     /// Trained tokens a second at [`Run::step_time`].

@@ -1,6 +1,8 @@
 //! Where everything of a figure stands, in pixels of the finished picture: measured before anything is drawn, so that
 //! no label is cut off and no legend covers data.
 
+use std::ops::Range;
+
 use plotters::style::RGBColor;
 
 use super::{
@@ -65,6 +67,8 @@ pub struct Placed<'a> {
     pub x_ticks: Vec<f64>,
     /// Where the grid stands.
     pub y_ticks: Vec<f64>,
+    /// Which of the layout's labels are the words of its ticks: upwards, and to the right.
+    pub ticks: [Range<usize>; 2],
 }
 
 /// What a line of a legend explains.
@@ -76,13 +80,20 @@ pub enum Entry<'a> {
     Reference(&'a Reference),
     /// A marker.
     Mark(&'a Mark),
+    /// The colour of cells.
+    Swatch(&'a Mark),
+    /// The colours of cells from light to dark.
+    Ramp(&'a str),
 }
 
 /// Finds a place for everything of `figure`.
 pub fn layout(figure: &Figure) -> Layout<'_> {
     let mut out =
         Layout { size: (WIDTH, 0.0), labels: Vec::new(), samples: Vec::new(), panels: Vec::new(), forest: None };
-    let mut top = out.paragraph(&figure.title, MARGIN, TITLE, Weight::Bold, palette::TEXT) + 10.0;
+    let mut top = MARGIN;
+    if !figure.title.is_empty() {
+        top = out.paragraph(&figure.title, MARGIN, TITLE, Weight::Bold, palette::TEXT) + 10.0;
+    }
     let panels: Vec<&Panel> = figure.rows.iter().flatten().collect();
     let one_legend = alike(&panels);
     if one_legend && let Some(panel) = panels.first() {
@@ -169,8 +180,9 @@ fn field_height(rows: usize, columns: usize, used: f64) -> f64 {
 /// What the legend of a panel explains; nothing where there is but one thing.
 fn entries(panel: &Panel) -> Vec<Entry<'_>> {
     let series = panel.series.iter().filter(|s| !s.label.is_empty()).map(Entry::Series);
-    let all: Vec<_> = series.chain(panel.references.iter().map(Entry::Reference)).collect();
-    if all.len() > 1 { all } else { Vec::new() }
+    let maps = panel.swatches.iter().map(Entry::Swatch).chain(panel.ramp.as_deref().map(Entry::Ramp));
+    let all: Vec<_> = series.chain(panel.references.iter().map(Entry::Reference)).chain(maps).collect();
+    if all.len() > 1 || panel.ramp.is_some() { all } else { Vec::new() }
 }
 
 /// Whether one legend serves all panels.
@@ -180,7 +192,10 @@ fn alike(panels: &[&Panel]) -> bool {
             .iter()
             .map(|e| match e {
                 Entry::Series(s) => (s.label.clone(), Some((s.ink, s.line, s.markers))),
-                Entry::Reference(Reference { label, .. }) | Entry::Mark(Mark { label, .. }) => (label.clone(), None),
+                Entry::Ramp(label) => ((*label).to_owned(), None),
+                Entry::Reference(Reference { label, .. })
+                | Entry::Mark(Mark { label, .. })
+                | Entry::Swatch(Mark { label, .. }) => (label.clone(), None),
             })
             .collect()
     };
@@ -189,6 +204,9 @@ fn alike(panels: &[&Panel]) -> bool {
 
 /// The range of a panel's vertical axis.
 fn y_range(panel: &Panel) -> (f64, f64) {
+    if let Some(words) = panel.y.scale.words() {
+        return (-0.5, words.len() as f64 - 0.5);
+    }
     let all = panel.ys().chain(panel.references.iter().map(|r| r.y));
     let found = || scale::range(all, panel.y.scale == Scale::Log, 0.06);
     panel.y.range.or_else(found).unwrap_or((0.0, 1.0))
@@ -299,9 +317,10 @@ impl<'a> Layout<'a> {
         let (mut x, mut y) = (left, top);
         for entry in entries {
             let text = match entry {
-                Entry::Series(s) => &s.label,
-                Entry::Reference(r) => &r.label,
-                Entry::Mark(m) => &m.label,
+                Entry::Series(s) => s.label.as_str(),
+                Entry::Reference(r) => r.label.as_str(),
+                Entry::Mark(m) | Entry::Swatch(m) => m.label.as_str(),
+                Entry::Ramp(words) => *words,
             };
             let text = fit(text, LEGEND, room - SAMPLE - 12.0);
             let wide = SAMPLE + 12.0 + width(&text, LEGEND, Weight::Regular);
@@ -334,13 +353,16 @@ impl<'a> Layout<'a> {
 
         let inside = |range: (f64, f64)| move |t: &(f64, String)| t.0 >= range.0 && t.0 <= range.1;
         let y_marks: Vec<_> = ticks(&panel.y, y_range, steps).into_iter().filter(inside(y_range)).collect();
+        let first = self.labels.len();
         for (value, text) in &y_marks {
             let spot = (left - TICK_LENGTH - 6.0, y.at(*value) + TICK * CAPITALS / 2.0);
             self.label(text, spot, Align::End, TICK, palette::TEXT);
         }
+        let middle = self.labels.len();
         let (x_ticks, used) = self.x_axis(&panel.x, x_range, &x, field);
+        let end = self.labels.len() - 1; // the last is the axis's own
         let y_ticks = y_marks.iter().map(|t| y.at(t.0)).collect();
-        self.panels.push(Placed { panel, field, x, y, x_ticks, y_ticks });
+        self.panels.push(Placed { panel, field, x, y, x_ticks, y_ticks, ticks: [first..middle, middle..end] });
         used
     }
 

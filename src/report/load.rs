@@ -1,10 +1,10 @@
 //! Fills a frame from a store: the one place where reports meet the index. Of the curves it reads those that a plot
 //! needs and no others, and of very long ones no more than is seen.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, rc::Rc};
 
 use super::{
-    frame::{Frame, Run},
+    frame::{EXPERIMENT, Frame, Run},
     thin::{self, Steps},
 };
 use crate::{
@@ -12,37 +12,59 @@ use crate::{
     store::{Point, RunRow, Store},
 };
 
-/// The curves of losses.
-const LOSSES: [&str; 2] = ["val/loss", "train/loss"];
+/// The curves whose every spike is to be seen: of losses, and of the norm of gradients.
+const CURVES: [&str; 4] = ["val/loss", "train/loss", "eval/train_loss", "grad_norm"];
 
-/// The rows of an experiment.
+fn curves(run: &mut Run) -> [&mut Vec<Point>; 4] {
+    [&mut run.val, &mut run.train, &mut run.eval_train, &mut run.grad_norm]
+}
+
+/// The rows of an experiment, or of several, between which the experiment is an axis. A run of several is there for each.
 ///
 /// # Errors
 /// As [`Store::experiment`] for an unknown one; where the index cannot be read.
-pub fn frame(store: &Store, experiment: &str) -> Result<Frame> {
-    let known = store.experiment(experiment)?;
-    let rows = store.runs(Some(experiment))?;
-    let digits = store.shortest(&rows.iter().map(|r| r.id).collect::<Vec<_>>())?;
-    let thinned = thinned(store, &rows)?;
-    let load = |row: RunRow| -> Result<Run> {
-        let id = row.id;
-        let name = id.to_string()[..digits].to_owned();
-        let mut run = Run { attempts: store.attempts(&id)?, samples: store.samples(&id)?, ..Run::new(row, name) };
-        match thinned.get(&id) {
-            Some(steps) => load_some(store, steps, &mut run)?,
-            None => {
-                [run.val, run.train] = [store.curve(&id, LOSSES[0])?, store.curve(&id, LOSSES[1])?];
-                run.step_ms = store.curve(&id, "step_ms")?;
-            }
+pub fn frame(store: &Store, experiments: &[&str]) -> Result<Frame> {
+    let mut axes: Vec<String> = Vec::new();
+    let mut runs: Vec<Run> = Vec::new();
+    let is_comparison = experiments.len() > 1;
+    let rows = experiments.iter().map(|name| store.runs(Some(name))).collect::<Result<Vec<_>>>()?;
+    let digits = store.shortest(&rows.iter().flatten().map(|r| r.id).collect::<Vec<_>>())?;
+    for (name, rows) in experiments.iter().zip(rows) {
+        let swept = store.experiment(name)?.axes;
+        axes.extend(swept.into_iter().filter(|path| !axes.contains(path)).collect::<Vec<_>>());
+        let thinned = thinned(store, &rows)?;
+        for row in rows {
+            let mut run = load(store, row, digits, &thinned)?;
+            run.experiment = is_comparison.then(|| (*name).to_owned());
+            runs.push(run);
         }
-        Ok(run)
-    };
-    let runs = rows.into_iter().map(load).collect::<Result<_>>()?;
-    Ok(Frame::new(experiment, &known.axes, runs))
+    }
+    axes.extend(is_comparison.then(|| EXPERIMENT.to_owned()));
+    Ok(Frame::new(&experiments.join(" and "), &axes, runs))
 }
 
+/// A run with its curves.
+fn load(store: &Store, row: RunRow, digits: usize, thinned: &Thinned) -> Result<Run> {
+    let id = row.id;
+    let name = id.to_string()[..digits].to_owned();
+    let mut run = Run { attempts: store.attempts(&id)?, samples: store.samples(&id)?, ..Run::new(row, name) };
+    match thinned.get(&id) {
+        Some(steps) => load_some(store, steps, &mut run)?,
+        None => {
+            for (name, curve) in CURVES.into_iter().zip(curves(&mut run)) {
+                *curve = store.curve(&id, name)?;
+            }
+            run.step_ms = store.curve(&id, "step_ms")?;
+        }
+    }
+    Ok(run)
+}
+
+/// The steps that are read of runs of which not all are.
+type Thinned = BTreeMap<RunId, Rc<Vec<u64>>>;
+
 /// The steps that are read of long runs. Those that differ in their seed alone are averaged, and share them.
-fn thinned(store: &Store, rows: &[RunRow]) -> Result<BTreeMap<RunId, std::rc::Rc<Vec<u64>>>> {
+fn thinned(store: &Store, rows: &[RunRow]) -> Result<Thinned> {
     let mut settings: BTreeMap<String, Vec<&RunRow>> = BTreeMap::new();
     for row in rows {
         let mut config = row.config.clone();
@@ -56,10 +78,10 @@ fn thinned(store: &Store, rows: &[RunRow]) -> Result<BTreeMap<RunId, std::rc::Rc
             continue;
         }
         let mut steps = Steps::of(last);
-        for (row, name) in runs.iter().flat_map(|row| LOSSES.map(|name| (row, name))) {
+        for (row, name) in runs.iter().flat_map(|row| CURVES.map(|name| (row, name))) {
             store.each_point(&row.id, name, &mut |point| steps.see(point))?;
         }
-        let kept = std::rc::Rc::new(steps.kept().into_iter().collect::<Vec<u64>>());
+        let kept = Rc::new(steps.kept().into_iter().collect::<Vec<u64>>());
         thinned.extend(runs.iter().map(|row| (row.id, kept.clone())));
     }
     Ok(thinned)
@@ -69,7 +91,7 @@ fn thinned(store: &Store, rows: &[RunRow]) -> Result<BTreeMap<RunId, std::rc::Rc
 fn load_some(store: &Store, steps: &[u64], run: &mut Run) -> Result<()> {
     let id = run.row.id;
     let is_kept = |point: &Point| steps.binary_search(&point.step).is_ok();
-    for (name, curve) in LOSSES.into_iter().zip([&mut run.val, &mut run.train]) {
+    for (name, curve) in CURVES.into_iter().zip(curves(run)) {
         store.each_point(&id, name, &mut |point| curve.extend(Some(point).filter(is_kept)))?;
     }
     let stride = thin::stride(run.row.step);

@@ -2,31 +2,41 @@
 //! bytes anywhere. Knows nothing of training, models or scheduling.
 //!
 //! ```text
-//! Store ─load─► Frame ─plots─► Figure ─layout, draw─► PNG
+//! Store ─load─► Frame ─plots─► Figure ─layout, draw─► PNG or SVG; report.html
+//!                     │              └─data─────────► CSV of what is drawn
 //!                     └─summary, csv─────────────────► summary.md, summary.csv
 //! ```
 
 pub mod attention;
 pub mod csv;
 mod curves;
+mod data;
 mod decimate;
 mod draw;
 mod figure;
 mod findings;
+mod fit;
 mod forest;
 mod frame;
+mod front;
+mod html;
+mod importance;
+mod insights;
 mod layout;
 mod load;
 mod markdown;
+mod markup;
 mod names;
 mod numbers;
 mod pace;
 mod palette;
 mod pen;
 mod plots;
+mod raster;
 mod scale;
 mod star;
 mod summary;
+mod svg;
 mod text;
 mod texts;
 mod thin;
@@ -46,28 +56,59 @@ use crate::{
     store::Store,
 };
 
-/// The files of an experiment's report by name, sorted; the same bytes each time.
+/// What pictures are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Pixels.
+    Png,
+    /// Strokes, for print and for pages.
+    Svg,
+}
+
+impl Format {
+    fn ending(self) -> &'static str {
+        match self {
+            Self::Png => "png",
+            Self::Svg => "svg",
+        }
+    }
+
+    fn draw(self, figure: &Figure) -> Result<Vec<u8>> {
+        match self {
+            Self::Png => raster::png(figure),
+            Self::Svg => Ok(svg::svg(figure).into_bytes()),
+        }
+    }
+}
+
+/// The files of the report on an experiment, or on several that are compared, by name, sorted, with pictures in these
+/// formats, of which `summary.md` shows the first; the same bytes each time.
 ///
 /// # Errors
 /// [`Exit::Usage`] where the experiment is not known or none of its runs has logged anything; where the index cannot be
 /// read.
-pub fn build(store: &Store, experiment: &str) -> Result<Vec<(String, Vec<u8>)>> {
-    files(&load::frame(store, experiment)?)
+pub fn build(store: &Store, experiments: &[&str], formats: &[Format]) -> Result<Vec<(String, Vec<u8>)>> {
+    files(&load::frame(store, experiments)?, formats)
 }
 
 /// As [`build`], from a frame.
-fn files(frame: &Frame) -> Result<Vec<(String, Vec<u8>)>> {
+fn files(frame: &Frame, formats: &[Format]) -> Result<Vec<(String, Vec<u8>)>> {
     if !frame.runs.iter().any(frame::Run::has_data) {
         return Err(nothing(frame));
     }
-    let figures: Vec<(String, Figure)> = plots::all(frame)
-        .iter()
-        .filter_map(|plot| Some((format!("{}.png", plot.name()), plot.figure(frame)?)))
-        .collect();
-    let page = summary::page(frame, &figures).into_bytes();
-    let mut files = vec![("summary.csv".to_owned(), csv::csv(frame).into_bytes()), ("summary.md".to_owned(), page)];
-    for (name, figure) in figures {
-        files.push((name, draw::png(&figure)?));
+    let figures: Vec<(String, Figure)> =
+        plots::all(frame).iter().filter_map(|plot| Some((plot.name().to_owned(), plot.figure(frame)?))).collect();
+    let ending = formats.first().map_or("png", |format| format.ending());
+    let mut files = vec![
+        ("report.html".to_owned(), html::page(frame, &figures).into_bytes()),
+        ("summary.csv".to_owned(), csv::csv(frame).into_bytes()),
+        ("summary.md".to_owned(), summary::page(frame, &figures, ending).into_bytes()),
+    ];
+    for (name, figure) in &figures {
+        files.push((format!("{name}.csv"), data::csv(figure).into_bytes()));
+        for format in formats {
+            files.push((format!("{name}.{}", format.ending()), format.draw(figure)?));
+        }
     }
     files.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(files)

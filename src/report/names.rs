@@ -2,7 +2,7 @@
 //! differs from it, elsewhere by all that varies.
 
 use super::{
-    frame::{Axis, Frame, Run},
+    frame::{Axis, EXPERIMENT, Frame, Run},
     numbers,
 };
 
@@ -78,6 +78,9 @@ pub fn place(frame: &Frame, run: &Run) -> String {
 /// A value with its axis: `4 layers`, `lr 3e-4`.
 pub fn setting(axis: &Axis, value: usize) -> String {
     let text = numbers::value(&axis.values[value]);
+    if axis.path == EXPERIMENT {
+        return text;
+    }
     match (axis.path.as_str(), text.as_str()) {
         ("model.layers", "1") => "1 layer".to_owned(),
         ("model.layers" | "model.heads" | "train.steps", _) => format!("{text} {}", axis.name),

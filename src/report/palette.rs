@@ -27,6 +27,48 @@ pub const GRID: RGBColor = RGBColor(0xe8, 0xe8, 0xe8);
 /// The paper.
 pub const PAPER: RGBColor = RGBColor(0xff, 0xff, 0xff);
 
+/// [`COLORS`] on a dark page: the same hues, lighter.
+const DARK_COLORS: [RGBColor; MAX_LINES] = [
+    RGBColor(0x4d, 0xab, 0xe6),
+    RGBColor(0xf5, 0x83, 0x3c),
+    RGBColor(0x2f, 0xc4, 0x98),
+    RGBColor(0xe0, 0x9d, 0xc2),
+    RGBColor(0xf0, 0xb4, 0x3c),
+    RGBColor(0x93, 0xd2, 0xf5),
+    RGBColor(0xd4, 0x76, 0xa6),
+    RGBColor(0xd0, 0xd0, 0xd0),
+];
+
+/// The paper of a dark page.
+pub const DARK_PAPER: RGBColor = RGBColor(0x15, 0x18, 0x1c);
+
+/// Each colour on white with what stands for it on a dark page.
+pub fn dark() -> Vec<(RGBColor, RGBColor)> {
+    let grey = |level: u8| RGBColor(level, level, level);
+    let mix = |RGBColor(r, g, b): RGBColor| {
+        let of = |c: u8, paper: u8| ((u16::from(c) * 2 + u16::from(paper) * 3) / 5) as u8;
+        RGBColor(of(r, DARK_PAPER.0), of(g, DARK_PAPER.1), of(b, DARK_PAPER.2))
+    };
+    let inks = (0..MAX_LINES).flat_map(|i| {
+        let light = Ink::Color(i);
+        [(color(light), DARK_COLORS[i]), (faint(light), mix(DARK_COLORS[i]))]
+    });
+    let rest = [
+        (TEXT, grey(0xe4)),
+        (SOFT, grey(0xb0)),
+        (faint(Ink::Neutral), mix(grey(0xb0))),
+        (AXIS, grey(0x80)),
+        (GRID, RGBColor(0x2c, 0x30, 0x36)),
+        (PAPER, DARK_PAPER),
+    ];
+    inks.chain(rest).collect()
+}
+
+/// Words on dark cells and on light ones, which stay as they are where a page is dark.
+pub const ON_DARK: RGBColor = RGBColor(0xfe, 0xfe, 0xfe);
+/// As [`ON_DARK`].
+pub const ON_LIGHT: RGBColor = RGBColor(0x1c, 0x1c, 0x1c);
+
 /// The corners of each marker around the origin, about a unit in radius; of equal weight to the eye, in the order of
 /// [`COLORS`]. The first, a circle, is approximated.
 const SHAPES: [&[(f64, f64)]; MAX_LINES] = [

@@ -1,16 +1,12 @@
-//! A few strokes over plotters' raster primitives. Coordinates are pixels of the finished picture; the canvas under the
-//! pen is finer by [`Pen`]'s scale, since plotters rounds every corner to whole pixels.
+//! What pictures are drawn with: a few strokes in pixels of the finished picture. [`super::raster`] makes pixels of them,
+//! [`super::svg`] a text.
 
-use plotters::{
-    coord::Shift,
-    prelude::{DrawingArea, DrawingAreaErrorKind, DrawingBackend, Polygon, Rectangle},
-    style::{Color, RGBAColor, RGBColor},
-};
+use plotters::style::{RGBAColor, RGBColor};
 
-use super::text::{Weight, rasterize, width};
+use super::text::{Weight, width};
 
 /// What a stroke ends with.
-pub type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
+pub type Drawn<P> = Result<(), <P as Pen>::Error>;
 
 /// A place in the finished picture.
 pub type Spot = (f64, f64);
@@ -52,94 +48,52 @@ impl Label {
     }
 }
 
-/// Draws on one area at one scale.
-pub struct Pen<'a, DB: DrawingBackend> {
-    area: &'a DrawingArea<DB, Shift>,
-    scale: f64,
+/// What belongs together in a picture: nothing to pixels, but a text can say so, and a page then move it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Part {
+    /// The panel of that number.
+    Panel(usize),
+    /// The lines that stand at ticks.
+    Grid,
+    /// What stands for data, between these left, top, right and bottom.
+    Field((f64, f64, f64, f64)),
+    /// The words of ticks, from left to right or from the bottom up.
+    Ticks,
+    /// A shape around a spot, whose size says nothing.
+    Mark(Spot),
 }
 
-impl<'a, DB: DrawingBackend> Pen<'a, DB> {
-    /// `scale`: pixels of the area to a pixel of the finished picture.
-    pub fn new(area: &'a DrawingArea<DB, Shift>, scale: f64) -> Self {
-        Self { area, scale }
-    }
-
-    fn fine(&self, (x, y): Spot) -> (i32, i32) {
-        ((x * self.scale).round() as i32, (y * self.scale).round() as i32)
-    }
+/// Draws, each stroke over those before.
+pub trait Pen: Sized {
+    /// What can fail.
+    type Error;
 
     /// A filled rectangle between two opposite corners.
-    pub fn rect(&self, a: Spot, b: Spot, color: RGBAColor) -> Drawn<DB> {
-        self.area.draw(&Rectangle::new([self.fine(a), self.fine(b)], color.filled()))
-    }
+    fn rect(&self, a: Spot, b: Spot, color: RGBAColor) -> Drawn<Self>;
 
     /// A filled polygon.
-    pub fn polygon(&self, corners: &[Spot], color: RGBAColor) -> Drawn<DB> {
-        let corners: Vec<_> = corners.iter().map(|&c| self.fine(c)).collect();
-        self.area.draw(&Polygon::new(corners, color))
-    }
+    fn polygon(&self, corners: &[Spot], color: RGBAColor) -> Drawn<Self>;
 
     /// A filled disc.
-    pub fn disc(&self, (x, y): Spot, radius: f64, color: RGBAColor) -> Drawn<DB> {
-        let angle = |i: u32| f64::from(i) * std::f64::consts::TAU / 24.0;
-        let corners: Vec<Spot> = (0..24).map(|i| (x + radius * angle(i).cos(), y + radius * angle(i).sin())).collect();
-        self.polygon(&corners, color)
-    }
+    fn disc(&self, center: Spot, radius: f64, color: RGBAColor) -> Drawn<Self>;
 
     /// A straight stroke with flat ends.
-    pub fn stroke(&self, a: Spot, b: Spot, width: f64, color: RGBColor) -> Drawn<DB> {
-        let (dx, dy) = (b.0 - a.0, b.1 - a.1);
-        let length = dx.hypot(dy);
-        if length == 0.0 {
-            return Ok(());
-        }
-        let (nx, ny) = (-dy / length * width / 2.0, dx / length * width / 2.0);
-        if dx == 0.0 || dy == 0.0 {
-            return self.rect(
-                (a.0 - nx.abs(), a.1.min(b.1) - ny.abs()),
-                (b.0 + nx.abs(), a.1.max(b.1) + ny.abs()),
-                color.into(),
-            );
-        }
-        let corners = [(a.0 + nx, a.1 + ny), (b.0 + nx, b.1 + ny), (b.0 - nx, b.1 - ny), (a.0 - nx, a.1 - ny)];
-        self.polygon(&corners, color.into())
-    }
+    fn stroke(&self, a: Spot, b: Spot, width: f64, color: RGBColor) -> Drawn<Self>;
 
     /// Strokes through all spots, with round joints where they are thick enough to show.
-    pub fn line(&self, spots: &[Spot], width: f64, color: RGBColor) -> Drawn<DB> {
-        for pair in spots.windows(2) {
-            self.stroke(pair[0], pair[1], width, color)?;
-        }
-        if width >= 2.0 {
-            spots.iter().try_for_each(|&s| self.disc(s, width / 2.0, color.into()))?;
-        }
-        Ok(())
-    }
+    fn line(&self, spots: &[Spot], width: f64, color: RGBColor) -> Drawn<Self>;
 
     /// A horizontal dashed stroke.
-    pub fn dashes(&self, (left, y): Spot, right: f64, width: f64, color: RGBColor) -> Drawn<DB> {
-        const DASH: f64 = 12.0;
-        const PERIOD: f64 = 20.0;
-        let starts = (0..).map(|i| left + f64::from(i) * PERIOD).take_while(|&x| x < right);
-        starts.into_iter().try_for_each(|x| self.stroke((x, y), ((x + DASH).min(right), y), width, color))
-    }
+    fn dashes(&self, from: Spot, right: f64, width: f64, color: RGBColor) -> Drawn<Self>;
 
     /// A text.
-    pub fn label(&self, label: &Label) -> Drawn<DB> {
-        let start = match label.align {
-            Align::Start => 0.0,
-            Align::Middle => label.width() / 2.0,
-            Align::End => label.width(),
-        };
-        let (x, y) = label.spot;
-        let (x, y) = self.fine(if label.upward { (x, y + start) } else { (x - start, y) });
-        let mut drawn = Ok(());
-        rasterize(&label.text, label.size * self.scale, label.weight, |right, down, share| {
-            let spot = if label.upward { (x + down, y - right) } else { (x + right, y + down) };
-            if share > 0.0 && drawn.is_ok() {
-                drawn = self.area.draw_pixel(spot, &label.color.mix(share));
-            }
-        });
-        drawn
+    fn label(&self, label: &Label) -> Drawn<Self>;
+
+    /// Draws what belongs together.
+    fn part(&self, _: Part, draw: impl FnOnce() -> Drawn<Self>) -> Drawn<Self> {
+        draw()
     }
 }
+
+/// The length of a dash, and from the start of one to that of the next.
+pub const DASHES: (f64, f64) = (12.0, 20.0);

@@ -82,6 +82,12 @@ pub fn train(run: &mut Run) {
         .filter(|s| s % c.eval.every == 0 || *s == c.train.steps)
         .map(|s| point(s, loss(s) + normal(0.006)))
         .collect();
+    run.eval_train = run.val.iter().map(|p| Point { value: p.value - 0.03 * (p.step as f64 / 500.0), ..*p }).collect();
+    run.grad_norm = run
+        .train
+        .iter()
+        .map(|p| Point { value: 0.4 + 3.0 / (1.0 + p.step as f64 / 20.0) + normal(0.05).abs(), ..*p })
+        .collect();
     run.row.step = c.train.steps;
     settle(run);
 }
@@ -98,7 +104,8 @@ pub fn settle(run: &mut Run) {
 
 /// Cuts a run off after `step` and gives it another state.
 pub fn cut(run: &mut Run, step: u64, state: RunState) {
-    for curve in [&mut run.val, &mut run.train, &mut run.step_ms] {
+    let curves = [&mut run.val, &mut run.train, &mut run.eval_train, &mut run.grad_norm, &mut run.step_ms];
+    for curve in curves {
         curve.retain(|p| p.step <= step && state != RunState::Queued);
     }
     run.row.step = step;

@@ -62,6 +62,11 @@ impl Ruler {
         Self { log: *scale == Scale::Log, range, pixels }
     }
 
+    /// The values that fall on its ends, and whether equal ratios are equally long.
+    pub fn range(&self) -> ((f64, f64), bool) {
+        (self.range, self.log)
+    }
+
     /// Where a value falls; outside of the pixels where it is outside of the range, NaN where it has no place.
     pub fn at(&self, value: f64) -> f64 {
         let f = |v: f64| if self.log { v.ln() } else { v };

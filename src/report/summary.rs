@@ -16,11 +16,11 @@ use crate::event::RunState;
 /// Runs without a result that are told one by one.
 const MAX_TOLD: usize = 30;
 
-/// The page. `figures`: file names and what they show, in order.
-pub fn page(frame: &Frame, figures: &[(String, Figure)]) -> String {
+/// The page. `figures`: their names and what they show, in order; `ending`: that of their files.
+pub fn page(frame: &Frame, figures: &[(String, Figure)], ending: &str) -> String {
     let mut out = format!("# {}\n\n{}\n", escaped(&frame.experiment), findings::text(frame));
-    for (file, figure) in figures {
-        let _ = writeln!(out, "![{}]({file})\n", escaped(&figure.title));
+    for (name, figure) in figures {
+        let _ = writeln!(out, "![{}]({name}.{ending})\n", escaped(&figure.title));
     }
     out += "## Results\n\n";
     out += &table(frame);
@@ -30,7 +30,7 @@ pub fn page(frame: &Frame, figures: &[(String, Figure)]) -> String {
 }
 
 /// One row for each setting, with means over seeds; without seeds that is one row for each run.
-fn table(frame: &Frame) -> String {
+pub fn table(frame: &Frame) -> String {
     let rows: Vec<Vec<(String, String)>> = frame.settings().iter().map(|s| row(frame, s)).collect();
     let Some(first) = rows.first() else { return String::new() };
     let line = |cells: Vec<&str>| format!("| {} |\n", cells.join(" | "));
@@ -119,7 +119,7 @@ fn states(runs: &[&Run]) -> String {
 }
 
 /// The runs that ended without a result, with why; nothing where there are none.
-fn without_result(frame: &Frame) -> String {
+pub fn without_result(frame: &Frame) -> String {
     let why = |run: &Run| match run.left_out()? {
         LeftOut::Failed(why) => Some(format!("failed: {why}")),
         LeftOut::Skipped(why) => Some(format!("skipped: {why}")),

@@ -1,12 +1,10 @@
 //! From the picture of attention as data to the bytes of a PNG.
 
-use plotters::prelude::DrawingBackend;
-
 use super::{
     super::{
-        draw::picture,
         palette,
         pen::{Align, Drawn, Label, Pen, Spot},
+        raster::picture,
         text::{CAPITALS, Weight},
     },
     figure::{HeatFigure, HeatMap},
@@ -26,14 +24,14 @@ pub fn png(figure: &HeatFigure) -> Result<Vec<u8>> {
     picture(plan.size, &figure.title, |pen| paint(pen, &plan))
 }
 
-fn paint<DB: DrawingBackend>(pen: &Pen<DB>, plan: &Plan) -> Drawn<DB> {
+fn paint<P: Pen>(pen: &P, plan: &Plan) -> Drawn<P> {
     bar(pen, plan)?;
     plan.maps.iter().try_for_each(|(map, at)| heat(pen, plan, map, *at))?;
     plan.ticks.iter().try_for_each(|&(a, b)| pen.stroke(a, b, 1.2, palette::AXIS))?;
     plan.labels.iter().try_for_each(|label| pen.label(label))
 }
 
-fn bar<DB: DrawingBackend>(pen: &Pen<DB>, plan: &Plan) -> Drawn<DB> {
+fn bar<P: Pen>(pen: &P, plan: &Plan) -> Drawn<P> {
     let (left, top, right, bottom) = plan.bar;
     let steps = (right - left) as usize;
     for i in 0..steps {
@@ -44,7 +42,7 @@ fn bar<DB: DrawingBackend>(pen: &Pen<DB>, plan: &Plan) -> Drawn<DB> {
 }
 
 /// One map: the cells up to the diagonal, and the axes.
-fn heat<DB: DrawingBackend>(pen: &Pen<DB>, plan: &Plan, map: &HeatMap, (left, top): Spot) -> Drawn<DB> {
+fn heat<P: Pen>(pen: &P, plan: &Plan, map: &HeatMap, (left, top): Spot) -> Drawn<P> {
     let cells = plan.tokens.min(plan.side as usize);
     let cell = plan.side / cells as f64;
     let inset = if cell >= PARTED { 0.5 } else { 0.0 };
@@ -75,7 +73,7 @@ pub fn pooled(weights: &[f32], tokens: usize, cells: usize, (i, j): (usize, usiz
 }
 
 /// A weight in its cell.
-fn written<DB: DrawingBackend>(pen: &Pen<DB>, weight: f64, (x, y): Spot) -> Drawn<DB> {
+fn written<P: Pen>(pen: &P, weight: f64, (x, y): Spot) -> Drawn<P> {
     const SIZE: f64 = 16.0;
     pen.label(&Label {
         text: format!("{weight:.2}"),

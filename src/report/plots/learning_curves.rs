@@ -1,4 +1,5 @@
-//! `learning_curves`: training and validation loss over steps and over training time, a line for each setting.
+//! `learning_curves`: training and validation loss over steps and over training time; `learning_curves_compute`: over tokens
+//! and over FLOPs. A line for each setting.
 
 use super::{
     super::{
@@ -10,6 +11,7 @@ use super::{
     Plot,
     facets::{Facet, FacetLine, facets},
     notes,
+    reach::Reach,
 };
 
 /// The share of a curve at its beginning that may lie above the picture.
@@ -21,12 +23,20 @@ const RATIO_FOR_LOG: f64 = 30.0;
 /// Marks of values that are no finite number that a panel has room for.
 const MAX_MARKS: usize = 50;
 
-/// Loss over steps and over training time.
-pub struct LearningCurves;
+/// Loss over what was spent.
+pub enum LearningCurves {
+    /// Over steps and over training time.
+    Time,
+    /// Over tokens and over FLOPs.
+    Compute,
+}
 
 impl Plot for LearningCurves {
     fn name(&self) -> &str {
-        "learning_curves"
+        match self {
+            Self::Time => "learning_curves",
+            Self::Compute => "learning_curves_compute",
+        }
     }
 
     fn figure(&self, frame: &Frame) -> Option<Figure> {
@@ -40,68 +50,56 @@ impl Plot for LearningCurves {
         let worth: Vec<f64> = curves.iter().map(lowest).collect();
         let axes: Vec<usize> = (0..frame.axes.len()).collect();
         let (facets, no_room) = facets(frame, &axes, &keys, &worth);
-        let clock = Clock::of(&curves);
-        let (mut over_steps, mut over_time): (Vec<_>, Vec<_>) =
-            facets.iter().map(|f| panels(frame, f, &curves, &clock)).unzip();
-        let start = set_ranges(over_steps.iter_mut().chain(&mut over_time).collect(), &curves, frame);
-        align(&mut over_steps);
-        align(&mut over_time);
+        let reaches = match self {
+            Self::Time => [Reach::steps(), Reach::time(&curves)],
+            Self::Compute => [Reach::tokens(&curves), Reach::flops(&curves)?],
+        };
+        let (mut left, mut right): (Vec<_>, Vec<_>) =
+            facets.iter().map(|f| panels(frame, f, &curves, &reaches)).unzip();
+        let start = set_ranges(left.iter_mut().chain(&mut right).collect(), &curves, frame);
+        align(&mut left);
+        align(&mut right);
         let rows = match facets.len() {
-            0..=4 => over_steps.into_iter().zip(over_time).map(|(steps, time)| vec![steps, time]).collect(),
-            _ => [super::arrange(over_steps), super::arrange(over_time)].concat(),
+            0..=4 => left.into_iter().zip(right).map(|(left, right)| vec![left, right]).collect(),
+            _ => [super::arrange(left), super::arrange(right)].concat(),
+        };
+        let (title, spent) = match self {
+            Self::Time => ("Loss over steps and over training time", timing(&curves)),
+            Self::Compute => ("Loss over tokens and over compute", Reach::FLOPS.to_owned()),
         };
         let notes = vec![
             format!("{} {}", notes::experiment(frame), reading(&curves)),
             names::legend(frame),
             start,
-            timing(&curves),
+            spent,
             not_done(&curves, frame),
             not_finite(&curves),
             notes::no_room(no_room),
         ];
         let notes = notes.into_iter().filter(|n| !n.is_empty()).collect();
-        Some(Figure { title: "Loss over steps and over training time".into(), rows, forest: None, notes })
+        Some(Figure { title: title.into(), rows, forest: None, notes })
     }
 }
 
-/// The unit of training time that suits the longest run.
-struct Clock {
-    seconds: f64,
-    unit: &'static str,
-}
-
-impl Clock {
-    fn of(curves: &[Curves]) -> Self {
-        let longest = curves.iter().filter_map(|c| c.seconds.last()).map(|s| s.mean).fold(0.0, f64::max);
-        match longest {
-            ..=180.0 => Self { seconds: 1.0, unit: "seconds" },
-            ..=10_800.0 => Self { seconds: 60.0, unit: "minutes" },
-            _ => Self { seconds: 3600.0, unit: "hours" },
-        }
-    }
-}
-
-/// The two panels of a facet: over steps, over time.
-fn panels(frame: &Frame, facet: &Facet, curves: &[Curves], clock: &Clock) -> (Panel, Panel) {
-    let y = Axis::new(format!("loss ({})", frame.unit.words()), Scale::Linear);
-    let mut over_steps = Panel::new(Axis::new("steps", Scale::Linear), y.clone());
-    let mut over_time = Panel::new(Axis::new(format!("training time ({})", clock.unit), Scale::Linear), y);
-    over_steps.title = facet.title.clone();
-    over_time.title = facet.title.clone();
+/// The two panels of a facet.
+fn panels(frame: &Frame, facet: &Facet, curves: &[Curves], reaches: &[Reach; 2]) -> (Panel, Panel) {
     let alone = facet.lines.len() == 1 && facet.lines[0].label.is_empty();
-    for line in &facet.lines {
-        let curves = &curves[line.line];
-        add(&mut over_steps, line, curves, &|s| Some(s.step as f64));
-        add(&mut over_time, line, curves, &|s| Some(curves.seconds_at(s.step)? / clock.seconds));
-    }
-    for panel in [&mut over_steps, &mut over_time] {
+    let panel = |reach: &Reach| {
+        let y = Axis::new(format!("loss ({})", frame.unit.words()), Scale::Linear);
+        let mut panel = Panel::new(Axis::new(&reach.label, Scale::Linear), y);
+        panel.title = facet.title.clone();
+        for line in &facet.lines {
+            let curves = &curves[line.line];
+            add(&mut panel, line, curves, &|s| reach.at(curves, s.step));
+        }
         if alone {
-            name_alone(panel);
+            name_alone(&mut panel);
         } else {
             panel.series.extend([key("validation", Line::Strong), key("training, each step", Line::Faint)]);
         }
-    }
-    (over_steps, over_time)
+        panel
+    };
+    (panel(&reaches[0]), panel(&reaches[1]))
 }
 
 /// Gives all panels one range to the right, from zero, so that they compare.
@@ -125,18 +123,14 @@ fn add(panel: &mut Panel, line: &FacetLine, curves: &Curves, x: &dyn Fn(&Spread)
         let ends = [last(&train), last(&val)].into_iter().flatten().max_by(|a, b| a.0.total_cmp(&b.0));
         panel.gaps.extend(ends.map(|(x, y)| Gap { x, y: Some(y), ink }));
     }
-    let series = |label: &str, line, points, band| Series {
-        label: label.to_owned(),
-        ink,
-        line,
-        markers: line == Line::Strong,
-        points,
-        band,
-        dots: Vec::new(),
+    let line_label = &line.label;
+    let series = |label: &str, what: &str, line, points, band| {
+        let name = if line_label.is_empty() { what.to_owned() } else { format!("{line_label}, {what}") };
+        Series { name, points, band, ..Series::new(label, ink, line, line == Line::Strong) }
     };
     let spread = if curves.runs.len() > 1 { band(&curves.val) } else { Vec::new() };
-    panel.series.push(series("", Line::Faint, train, Vec::new()));
-    panel.series.push(series(&line.label, Line::Strong, val, spread));
+    panel.series.push(series("", "training", Line::Faint, train, Vec::new()));
+    panel.series.push(series(&line.label, "validation", Line::Strong, val, spread));
 }
 
 /// Where a line stops being a finite number, each time: the first x of which that holds, and the value before it.
@@ -169,9 +163,7 @@ fn not_finite(curves: &[Curves]) -> String {
 
 /// Legend entries that explain both kinds of lines.
 fn key(label: &str, line: Line) -> Series {
-    let markers = line == Line::Strong;
-    let (points, band, dots) = (Vec::new(), Vec::new(), Vec::new());
-    Series { label: label.into(), ink: Ink::Neutral, line, markers, points, band, dots }
+    Series::new(label, Ink::Neutral, line, line == Line::Strong)
 }
 
 /// With one setting alone its two lines explain themselves.

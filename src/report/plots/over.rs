@@ -100,15 +100,7 @@ impl Over<'_> {
         let ink = Ink::Color(line.color);
         let words = matches!(panel.x.scale, Scale::Words(_));
         let shift = if words { (place.0 as f64 - (place.1 - 1) as f64 / 2.0) * 0.6 / place.1 as f64 } else { 0.0 };
-        let mut series = Series {
-            label: line.label.clone(),
-            ink,
-            line: if words { Line::None } else { Line::Strong },
-            markers: true,
-            points: Vec::new(),
-            band: Vec::new(),
-            dots: Vec::new(),
-        };
+        let mut series = Series::new(&line.label, ink, if words { Line::None } else { Line::Strong }, true);
         for point in &values.points {
             let x = place_of(&self.frame.axes[self.x], &panel.x.scale, point.x) + shift;
             if point.missing && (self.mark_any || point.found.is_empty()) {

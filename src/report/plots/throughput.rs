@@ -42,20 +42,14 @@ impl Plot for Throughput {
 
     fn figure(&self, frame: &Frame) -> Option<Figure> {
         let value = |run: &Run| run.tokens_per_second();
-        let matters: Vec<usize> =
-            (0..frame.axes.len()).filter(|&a| MATTERS.iter().any(|m| frame.axes[a].path.starts_with(m))).collect();
         if frame.base.is_some() {
-            return around_base(frame, &matters);
+            return around_base(frame, &matters(frame));
         }
-        let drawn_over = over(frame, &matters);
-        let others =
-            |x: usize| -> Vec<usize> { (0..frame.axes.len()).filter(|&a| a != x && !frame.is_tied(a, x)).collect() };
-        let is_crowded = drawn_over.iter().any(|&x| frame.group(&others(x)).len() > MAX_LINES);
-        let is_pooled = |a: &usize| is_crowded && !drawn_over.contains(a) && is_idle(frame, &matters, *a);
-        let idle: Vec<usize> = (0..frame.axes.len()).filter(is_pooled).collect();
+        let Drawn { over, idle } = drawn(frame);
         let mut charts = Vec::new();
-        for &x in &drawn_over {
-            let others = others(x).into_iter().filter(|a| !idle.contains(a)).collect();
+        for &x in &over {
+            let others =
+                (0..frame.axes.len()).filter(|&a| a != x && !frame.is_tied(a, x) && !idle.contains(&a)).collect();
             let chart =
                 Over { frame, x, others, value: &value, center: numbers::median, mark_any: false }.chart(&y_axis());
             if chart.places > 1 {
@@ -91,6 +85,31 @@ impl Plot for Throughput {
         };
         Some(Figure { title: headline(frame), rows, forest: None, notes: below(frame, first, [pooled, no_room]) })
     }
+}
+
+/// Over which axes speed is drawn, and which are pooled.
+pub struct Drawn {
+    /// To the right.
+    pub over: Vec<usize>,
+    /// Without a line for each of their values.
+    pub idle: Vec<usize>,
+}
+
+/// What pictures of speed draw.
+pub fn drawn(frame: &Frame) -> Drawn {
+    let matters = matters(frame);
+    let over = over(frame, &matters);
+    let others =
+        |x: usize| -> Vec<usize> { (0..frame.axes.len()).filter(|&a| a != x && !frame.is_tied(a, x)).collect() };
+    let is_crowded = over.iter().any(|&x| frame.group(&others(x)).len() > MAX_LINES);
+    let is_pooled = |a: &usize| is_crowded && !over.contains(a) && is_idle(frame, &matters, *a);
+    let idle = (0..frame.axes.len()).filter(is_pooled).collect();
+    Drawn { over, idle }
+}
+
+/// The axes that a step's time may depend on.
+fn matters(frame: &Frame) -> Vec<usize> {
+    (0..frame.axes.len()).filter(|&a| MATTERS.iter().any(|m| frame.axes[a].path.starts_with(m))).collect()
 }
 
 fn headline(frame: &Frame) -> String {

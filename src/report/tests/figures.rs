@@ -59,7 +59,8 @@ fn no_figure_where_fewer_than_two_places_have_a_value() {
         }
     });
     let names: Vec<String> = figures(&frame).into_iter().map(|f| f.0).collect();
-    assert_eq!(names, ["learning_curves", "throughput"], "one depth alone is no curve, but its steps were timed");
+    assert!(!names.iter().any(|name| name.starts_with("loss_vs")), "one depth alone is no curve: {names:?}");
+    assert!(names.contains(&"throughput".to_owned()), "its steps were timed");
 }
 
 #[test]
@@ -85,7 +86,8 @@ fn axes_choose_their_scale_and_name_their_file() {
 fn axes_with_the_same_last_word_keep_their_paths() {
     let frame = grid("s", &[("train.batch", values(&[6, 12])), ("eval.batch", values(&[6, 12]))], 1, &[]);
     let names: Vec<String> = figures(&frame).into_iter().map(|f| f.0).collect();
-    assert_eq!(names, ["learning_curves", "throughput", "loss_vs_train.batch", "loss_vs_eval.batch"]);
+    let over: Vec<&String> = names.iter().filter(|name| name.ends_with("batch")).collect();
+    assert_eq!(over, ["loss_vs_train.batch", "loss_vs_eval.batch"]);
 }
 
 #[test]
@@ -147,8 +149,15 @@ fn no_panel_has_more_lines_than_the_palette_and_nothing_is_dropped_unsaid() {
     for (name, frame) in frames() {
         for (file, figure) in figures(&frame) {
             for panel in panels(&figure) {
-                let strong = panel.series.iter().filter(|s| s.line != Line::Faint && s.ink != Ink::Neutral);
-                assert!(strong.count() <= MAX_LINES, "{name}/{file}");
+                let mut inks: Vec<Ink> = Vec::new();
+                for ink in panel.series.iter().map(|s| s.ink).filter(|ink| *ink != Ink::Neutral) {
+                    if !inks.contains(&ink) {
+                        inks.push(ink);
+                    }
+                }
+                assert!(inks.len() <= MAX_LINES, "{name}/{file}");
+                let strong = panel.series.iter().filter(|s| matches!(s.line, Line::Strong | Line::Thin));
+                assert!(strong.filter(|s| s.ink != Ink::Neutral).count() <= MAX_LINES, "{name}/{file}");
             }
         }
     }
@@ -242,7 +251,8 @@ fn each_stretch_of_values_that_are_no_number_has_one_mark() {
 fn what_is_not_done_is_drawn_as_far_as_it_goes() {
     let frame = edited(depths(), |_, run| cut(run, 240, RunState::Interrupted { step: 240 }));
     let names: Vec<String> = figures(&frame).into_iter().map(|f| f.0).collect();
-    assert_eq!(names, ["learning_curves", "throughput"]);
+    let rest = ["learning_curves_compute", "generalisation", "grad_norm"];
+    assert_eq!(names, [["learning_curves", "throughput", "step_time"], rest].concat());
     let curves = figure(&frame, "learning_curves");
     assert_eq!(series(panels(&curves)[0], "2 layers").points.last().unwrap().0, 200.0);
     assert!(frame.runs.iter().all(|r| frame.result(r) == Err(LeftOut::Unfinished)));

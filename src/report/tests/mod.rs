@@ -1,20 +1,25 @@
 //! Reports over frames made by hand.
 
+mod drawn;
 mod figures;
 mod page;
 pub(super) mod pictures;
 mod star;
+mod sweeps;
 mod throughput;
 
 use serde_json::{Value, json};
 
 use super::{
+    Format,
     figure::{Figure, Forest, Panel, Series},
     frame::Frame,
     numbers, plots,
     sample::*,
 };
 use crate::{event::RunState, spec::config::Optimizer};
+
+const PNG: &[Format] = &[Format::Png];
 
 /// Frames of every shape that a report must survive, with a name each.
 fn frames() -> Vec<(&'static str, Frame)> {
@@ -30,6 +35,7 @@ fn frames() -> Vec<(&'static str, Frame)> {
         ("one_seed", grid("one_seed", &[layers()], 1, &[])),
         ("layers_lr", grid("layers_lr", &[layers(), rates()], 3, &[])),
         ("three_axes", grid("three_axes", &[layers(), rates(), ("train.batch", values(&[6, 12, 24]))], 2, &[])),
+        ("map", grid("map", &[rates(), ("train.batch", values(&[6, 12, 24]))], 3, &[])),
         ("twenty_lr", grid("twenty_lr", &[twenty()], 2, &[])),
         ("layers_twenty_lr", grid("layers_twenty_lr", &[layers(), twenty()], 1, &[])),
         ("device", grid("device", &[layers(), ("run.device", values(&["cpu", "cuda:0"]))], 2, &[])),

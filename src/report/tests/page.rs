@@ -6,7 +6,7 @@ use super::{
 };
 
 fn page(frame: &Frame) -> String {
-    let files = files(frame).unwrap();
+    let files = files(frame, PNG).unwrap();
     String::from_utf8(files.into_iter().find(|f| f.0 == "summary.md").unwrap().1).unwrap()
 }
 
@@ -95,7 +95,7 @@ fn the_csv_has_one_row_a_run_and_quotes_what_it_must() {
 fn an_experiment_without_any_data_is_an_error_that_says_why() {
     let frame = edited(depths(), |_, run| cut(run, 0, failed("the corpus is gone")));
     let frame = edited(frame, |_, run| run.val.clear());
-    let error = files(&frame).unwrap_err();
+    let error = files(&frame, PNG).unwrap_err();
     assert!(error.to_string().contains("depth_sweep") && error.to_string().contains("the corpus is gone"), "{error}");
     assert!(error.hint.unwrap().starts_with("`exp logs "));
 }

@@ -1,17 +1,21 @@
 //! Reports from a real store: the files that a user finds, and that a copied store gives the same ones.
 
+mod page;
+
 use std::{fs, path::Path};
 
 use exp::{
     base::{Exit, RunId, folders::Root},
     event::{Eval, Event, Expansion, Outcome, Ready, Started, Step},
-    report,
+    report::{self, Format},
     spec::{
         RunConfig,
         identity::{FORMAT, FrozenRun},
     },
     store::Store,
 };
+
+const PNG: &[Format] = &[Format::Png];
 
 /// A run of the sweep.
 fn frozen(layers: usize, seed: u64, steps: u64) -> FrozenRun {
@@ -26,7 +30,13 @@ fn frozen(layers: usize, seed: u64, steps: u64) -> FrozenRun {
 fn events(run: &FrozenRun) -> Vec<Event> {
     let (layers, seed) = (run.config.model.layers as f64, run.config.train.seed);
     let loss = |step: u64| 4.17 / (1.0 + step as f64 / 40.0).sqrt() + 1.0 / layers + 0.01 * seed as f64;
-    let ready = Ready { engine: "tape".into(), params: 7, chars_per_token: 1.0, ..Ready::default() };
+    let ready = Ready {
+        engine: "tape".into(),
+        params: 7,
+        chars_per_token: 1.0,
+        flops_per_token: 6e5 * layers,
+        ..Ready::default()
+    };
     let mut events = vec![
         Event::Started(Started { attempt: 1, device: "cpu".into(), threads: 2, ..Started::default() }),
         Event::Ready(ready),
@@ -83,16 +93,23 @@ fn copy(from: &Path, to: &Path) {
 fn a_copied_store_gives_the_same_files() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let store = sweep(&Root::new(here.path()), &[2, 4], 2, 200, 4);
-    let files = report::build(&store, "sweep").unwrap();
+    let files = report::build(&store, &["sweep"], PNG).unwrap();
     let names: Vec<&str> = files.iter().map(|f| f.0.as_str()).collect();
-    assert_eq!(names, ["learning_curves.png", "loss_vs_depth.png", "summary.csv", "summary.md", "throughput.png"]);
+    let figures = ["learning_curves", "learning_curves_compute", "loss_vs_compute", "loss_vs_depth", "throughput"];
+    for name in figures {
+        assert!(
+            ["csv", "png"].iter().all(|end| names.contains(&format!("{name}.{end}").as_str())),
+            "{name}: {names:?}"
+        );
+    }
+    assert!(["report.html", "summary.csv", "summary.md"].iter().all(|name| names.contains(name)), "{names:?}");
     drop(store);
 
     copy(here.path(), there.path());
     let copied = Store::open_existing(&Root::new(there.path())).unwrap().unwrap();
-    assert!(report::build(&copied, "sweep").unwrap() == files, "a copied store tells another story");
+    assert!(report::build(&copied, &["sweep"], PNG).unwrap() == files, "a copied store tells another story");
 
-    let page = String::from_utf8(files[3].1.clone()).unwrap();
+    let page = text(&files, "summary.md");
     assert!(page.contains("on 2 CPU threads") && page.contains("| 4 | 2 | 7 |"), "{page}");
     for name in ["learning_curves.png", "loss_vs_depth.png", "throughput.png"] {
         assert!(page.contains(&format!("({name})")), "{name} is not on the page");
@@ -100,13 +117,37 @@ fn a_copied_store_gives_the_same_files() {
 }
 
 #[test]
+fn two_experiments_are_compared_in_one_frame_and_a_shared_run_is_in_both() {
+    let home = tempfile::tempdir().unwrap();
+    let root = Root::new(home.path());
+    let mut store = sweep(&root, &[2, 4], 2, 100, 4);
+    let runs: Vec<FrozenRun> = [frozen(4, 1, 100), frozen(4, 2, 100)].to_vec();
+    let axes = vec!["train.seed".to_owned()];
+    let expansion = Expansion { at: 2, axes, members: runs.iter().map(|r| r.id).collect(), spec: String::new() };
+    store.register("deep", &expansion, &runs).unwrap();
+    let files = report::build(&store, &["sweep", "deep"], PNG).unwrap();
+    let (page, table) = (text(&files, "summary.md"), text(&files, "summary.csv"));
+    assert!(page.starts_with("# sweep and deep\n"), "{page}");
+    assert_eq!(table.lines().count(), 1 + 4 + 2, "{table}");
+    assert!(table.starts_with("id,state,model.layers,experiment,train.seed,"), "{table}");
+    assert!(table.lines().filter(|line| line.contains(",4,deep,")).count() == 2, "{table}");
+    assert!(text(&files, "loss_vs_experiment.csv").contains(",point,deep,"));
+}
+
+#[test]
 fn there_is_something_to_say_when_there_is_nothing_to_draw() {
     let home = tempfile::tempdir().unwrap();
     let store = sweep(&Root::new(home.path()), &[2, 4], 1, 100, 0);
-    let error = report::build(&store, "sweep").unwrap_err();
+    let error = report::build(&store, &["sweep"], PNG).unwrap_err();
     assert_eq!(error.exit, Exit::Usage);
     assert!(error.to_string().contains("none of its runs has logged a loss yet"), "{error}");
-    assert!(report::build(&store, "swep").unwrap_err().hint.unwrap().contains("sweep"));
+    assert!(report::build(&store, &["swep"], PNG).unwrap_err().hint.unwrap().contains("sweep"));
+}
+
+/// A file of a report.
+fn text(files: &[(String, Vec<u8>)], name: &str) -> String {
+    let file = files.iter().find(|file| file.0 == name).unwrap_or_else(|| panic!("there is no {name}"));
+    String::from_utf8(file.1.clone()).unwrap()
 }
 
 /// Where a picture has coloured pixels, from left to right, within a part of its width and height.
@@ -144,7 +185,7 @@ fn a_spike_of_one_step_of_one_seed_among_many_points_is_in_the_picture() {
         fs::write(root.run(&run.id).events(1), lines.concat()).unwrap();
         store.ingest(&run.id).unwrap();
     }
-    let files = report::build(&store, "sweep").unwrap();
+    let files = report::build(&store, &["sweep"], PNG).unwrap();
     let (_, picture) = files.into_iter().find(|(name, _)| name == "learning_curves.png").unwrap();
     // Over steps, which is the left panel: so high up there is but the spike.
     let there = coloured(&picture, [0.0, 0.5], [0.25, 0.4]);
