@@ -143,7 +143,7 @@ pub fn sweep_away(path: &Path) -> std::io::Result<()> {
 /// What stands at a path, a link for itself; `None` where nothing does. That it cannot be told is an error.
 pub fn stands(path: &Path) -> std::io::Result<Option<fs::Metadata>> {
     match path.symlink_metadata() {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
         found => found.map(Some),
     }
 }

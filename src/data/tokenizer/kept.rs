@@ -144,7 +144,7 @@ pub fn differ(a: &RunFolder, b: &RunFolder) -> Result<bool> {
 
 fn read(run: &RunFolder) -> Result<Option<Kept>> {
     let path = run.tokenizer();
-    if !path.try_exists().doing(Exit::Store, || format!("looking for {}", path.display()))? {
+    if files::stands(&path).doing(Exit::Store, || format!("looking for {}", path.display()))?.is_none() {
         return Ok(None);
     }
     let kept: Kept = files::read_json(&path)?;
