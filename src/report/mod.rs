@@ -47,6 +47,12 @@ mod sample;
 #[cfg(test)]
 mod tests;
 
+use std::{
+    panic::resume_unwind,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
+
 use figure::Figure;
 use frame::Frame;
 
@@ -104,14 +110,35 @@ fn files(frame: &Frame, formats: &[Format]) -> Result<Vec<(String, Vec<u8>)>> {
         ("summary.csv".to_owned(), csv::csv(frame).into_bytes()),
         ("summary.md".to_owned(), summary::page(frame, &figures, ending).into_bytes()),
     ];
-    for (name, figure) in &figures {
-        files.push((format!("{name}.csv"), data::csv(figure).into_bytes()));
-        for format in formats {
-            files.push((format!("{name}.{}", format.ending()), format.draw(figure)?));
-        }
-    }
+    files.extend(drawn(&figures, formats)?);
     files.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(files)
+}
+
+/// Files by name.
+type Files = Vec<(String, Vec<u8>)>;
+
+/// The pictures and the data of figures. Each is drawn by itself, so that several threads may.
+fn drawn(figures: &[(String, Figure)], formats: &[Format]) -> Result<Files> {
+    let draw = |(name, figure): &(String, Figure)| -> Result<Files> {
+        let data = Ok((format!("{name}.csv"), data::csv(figure).into_bytes()));
+        let pictures = formats.iter().map(|format| Ok((format!("{name}.{}", format.ending()), format.draw(figure)?)));
+        std::iter::once(data).chain(pictures).collect()
+    };
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<Files> {
+        let mut files = Vec::new();
+        while let Some(figure) = figures.get(next.fetch_add(1, Ordering::Relaxed)) {
+            files.extend(draw(figure)?);
+        }
+        Ok(files)
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(figures.len()).max(1);
+    let files: Result<Vec<Files>> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    });
+    Ok(files?.concat())
 }
 
 /// Whether a file of an experiment's report is a manifest, or a picture or a table as reports had them before there were
