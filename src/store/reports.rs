@@ -5,32 +5,13 @@ use std::{collections::HashMap, io::ErrorKind, os::unix::fs::MetadataExt, path::
 use rusqlite::{Connection, Transaction};
 
 use super::{
-    Store,
     columns::json,
     damage::{damaged, repaired},
-    history::artifact,
-    rows::Artifact,
 };
 use crate::base::{
-    Result,
     folders::Root,
     manifest::{Fault, FileRef, MANIFEST, Manifest},
 };
-
-impl Store {
-    /// The files of all reports.
-    ///
-    /// # Errors
-    /// [`Exit::Store`](crate::base::Exit::Store) where the index cannot be read.
-    pub fn reported(&self) -> Result<Vec<Artifact>> {
-        self.read(|index| {
-            index
-                .prepare_cached("SELECT * FROM artifact WHERE kind = 'report' ORDER BY path")?
-                .query_map([], artifact)?
-                .collect()
-        })
-    }
-}
 
 /// What is known of reports: by experiment, which manifest was taken in.
 pub fn known(index: &Connection) -> rusqlite::Result<HashMap<String, String>> {
