@@ -28,7 +28,7 @@
 //!
 //! External crates keep to their layer: candle in `model`, `engine` and `exec::device`; nvml-wrapper in `exec::device`;
 //! rusqlite in `store`; plotters in `report`; pulldown-cmark in `report::html`; parquet and crc in `export`; indicatif
-//! and comfy-table in `ui`; clap in `cli`; saphyr-parser and serde_yaml in `spec`; tiktoken-rs and tokenizers in
+//! and unicode-width in `ui`; clap in `cli`; saphyr-parser and serde_yaml in `spec`; tiktoken-rs and tokenizers in
 //! `data::tokenizer`; zstd in `data::prepare`; ureq in `data::fetch`, the only place that knows a network.
 //!
 //! # How data flows, one way

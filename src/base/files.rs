@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, File},
+    fs::{self, DirEntry, File},
     io::{ErrorKind, Write},
     path::{Path, PathBuf},
 };
@@ -156,10 +156,30 @@ pub fn sync_folder(folder: &Path) -> std::io::Result<()> {
 /// The names of all that lies in a folder; none where there is no folder. One that is there and cannot be listed is never
 /// taken for an empty one.
 pub fn names(folder: &Path) -> Result<Vec<OsString>> {
-    let list = || fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<_>>();
-    match list() {
+    listed(folder, |_| true)
+}
+
+/// The names of the folders in a folder, and of links to folders; none where there is no folder. What cannot be looked at
+/// stays: it is there, and may be one.
+pub fn folders(folder: &Path) -> Result<Vec<OsString>> {
+    let is_folder = |entry: &DirEntry| match entry.file_type() {
+        Ok(kind) if !kind.is_symlink() => kind.is_dir(), // the list itself says so: 10,000 runs are not asked one by one
+        _ => match entry.path().metadata() {
+            Ok(metadata) => metadata.is_dir(),
+            Err(e) => e.kind() != ErrorKind::NotFound,
+        },
+    };
+    listed(folder, is_folder)
+}
+
+fn listed(folder: &Path, is_wanted: impl Fn(&DirEntry) -> bool) -> Result<Vec<OsString>> {
+    let entries = || fs::read_dir(folder)?.collect::<std::io::Result<Vec<DirEntry>>>();
+    match entries() {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        listed => listed.doing(Exit::Store, || format!("listing {}", folder.display())),
+        entries => {
+            let entries = entries.doing(Exit::Store, || format!("listing {}", folder.display()))?;
+            Ok(entries.into_iter().filter(is_wanted).map(|entry| entry.file_name()).collect())
+        }
     }
 }
 

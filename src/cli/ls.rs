@@ -188,7 +188,8 @@ fn imported(r: &RunRow) -> String {
 
 /// Whether the runs differ in a leaf, other than by following leaves, or a preset, that they differ in anyway.
 fn tells_apart(leaf: &Leaf, rows: &[RunRow]) -> bool {
-    let differs = rows.iter().any(|r| leaf.get(&r.config) != leaf.get(&rows[0].config));
+    let first = rows.first().map(|r| leaf.get(&r.config));
+    let differs = rows.iter().any(|r| Some(leaf.get(&r.config)) != first);
     let follows = || rows.iter().all(|r| leaf.get(&r.config) == leaf.left_out(&r.config));
     differs && !follows()
 }

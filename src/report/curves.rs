@@ -1,5 +1,7 @@
 //! The curves of a setting: means over its seeds at the steps that all of them have.
 
+use std::cell::OnceCell;
+
 use super::frame::{Frame, LeftOut, Run, Setting};
 use crate::store::Point;
 
@@ -16,7 +18,7 @@ pub struct Spread {
     pub hi: f64,
 }
 
-/// The curves of the runs of one setting.
+/// The curves of the runs of one setting. Each is worked out when it is first asked for: no picture shows all of them.
 pub struct Curves<'a> {
     /// The setting's value on each axis, as an index.
     pub at: Vec<usize>,
@@ -26,21 +28,17 @@ pub struct Curves<'a> {
     pub runs: Vec<&'a Run>,
     /// Whether these broke off for good.
     pub failed: bool,
-    /// Validation loss in the frame's unit.
-    pub val: Vec<Spread>,
-    /// Training loss of each step in the frame's unit.
-    pub train: Vec<Spread>,
-    /// Seconds of training after each step.
-    pub seconds: Vec<Spread>,
-    /// Validation loss minus training loss, both of windows that stay the same, in the frame's unit.
-    pub gap: Vec<Spread>,
-    /// The norm of all gradients, before clipping.
-    pub grad_norm: Vec<Spread>,
+    frame: &'a Frame,
+    val: OnceCell<Vec<Spread>>,
+    train: OnceCell<Vec<Spread>>,
+    seconds: OnceCell<Vec<Spread>>,
+    gap: OnceCell<Vec<Spread>>,
+    grad_norm: OnceCell<Vec<Spread>>,
 }
 
 impl<'a> Curves<'a> {
     /// The curves of a setting; `None` where none of its runs has logged anything.
-    pub fn of(frame: &Frame, setting: &Setting<'a>) -> Option<Self> {
+    pub fn of(frame: &'a Frame, setting: &Setting<'a>) -> Option<Self> {
         let with = |keep: fn(Option<LeftOut>) -> bool| -> Vec<&'a Run> {
             setting.runs.iter().copied().filter(|r| r.has_data() && keep(r.left_out())).collect()
         };
@@ -50,26 +48,57 @@ impl<'a> Curves<'a> {
         unfinished.retain(|r| 2 * r.row.step >= furthest);
         let failed = with(|reason| reason.is_some() && reason != Some(LeftOut::Unfinished));
         let runs = [done, unfinished, failed].into_iter().find(|r| !r.is_empty())?;
-        let losses = |curve: fn(&Run) -> &[Point]| {
-            let of = |r: &&Run| curve(r).iter().map(|p| Point { value: frame.loss(r, p.value), ..*p }).collect();
-            mean_over(&runs.iter().map(of).collect::<Vec<_>>())
-        };
         Some(Self {
             at: setting.at.clone(),
             failed: matches!(runs[0].left_out(), Some(reason) if reason != LeftOut::Unfinished),
-            val: losses(|r| &r.val),
-            train: losses(|r| &r.train),
-            seconds: mean_over(&runs.iter().map(|r| r.seconds()).collect::<Vec<_>>()),
-            gap: mean_over(&runs.iter().map(|r| gap(frame, r)).collect::<Vec<_>>()),
-            grad_norm: mean_over(&runs.iter().map(|r| r.grad_norm.clone()).collect::<Vec<_>>()),
             runs,
+            frame,
+            val: OnceCell::new(),
+            train: OnceCell::new(),
+            seconds: OnceCell::new(),
+            gap: OnceCell::new(),
+            grad_norm: OnceCell::new(),
         })
+    }
+
+    /// Validation loss in the frame's unit.
+    pub fn val(&self) -> &[Spread] {
+        self.val.get_or_init(|| self.losses(|r| &r.val))
+    }
+
+    /// Training loss of each step in the frame's unit.
+    pub fn train(&self) -> &[Spread] {
+        self.train.get_or_init(|| self.losses(|r| &r.train))
+    }
+
+    /// Seconds of training after each step.
+    pub fn seconds(&self) -> &[Spread] {
+        self.seconds.get_or_init(|| self.mean(Run::seconds))
+    }
+
+    /// Validation loss minus training loss, both of windows that stay the same, in the frame's unit.
+    pub fn gap(&self) -> &[Spread] {
+        self.gap.get_or_init(|| self.mean(|r| gap(self.frame, r)))
+    }
+
+    /// The norm of all gradients, before clipping.
+    pub fn grad_norm(&self) -> &[Spread] {
+        self.grad_norm.get_or_init(|| self.mean(|r| r.grad_norm.clone()))
+    }
+
+    fn losses(&self, curve: fn(&Run) -> &[Point]) -> Vec<Spread> {
+        let loss = |r: &Run, p: &Point| Point { value: self.frame.loss(r, p.value), ..*p };
+        self.mean(|r| curve(r).iter().map(|p| loss(r, p)).collect())
+    }
+
+    fn mean(&self, curve: impl Fn(&Run) -> Vec<Point>) -> Vec<Spread> {
+        mean_over(&self.runs.iter().map(|r| curve(r)).collect::<Vec<_>>())
     }
 
     /// The seconds of training after `step`, where that was measured.
     pub fn seconds_at(&self, step: u64) -> Option<f64> {
-        let found = self.seconds.binary_search_by_key(&step, |s| s.step).ok()?;
-        Some(self.seconds[found].mean)
+        let found = self.seconds().binary_search_by_key(&step, |s| s.step).ok()?;
+        Some(self.seconds()[found].mean)
     }
 }
 
@@ -92,7 +121,7 @@ pub fn mean_over(curves: &[Vec<Point>]) -> Vec<Spread> {
     'steps: for p in first {
         let (mut sum, mut lo, mut hi) = (p.value, p.value, p.value);
         for (curve, next) in others.iter().zip(&mut next) {
-            *next += curve[*next..].partition_point(|q| q.step < p.step);
+            *next += curve[*next..].iter().take_while(|q| q.step < p.step).count();
             match curve.get(*next) {
                 Some(q) if q.step == p.step => {
                     (sum, lo, hi) = (sum + q.value, lo.min(q.value), hi.max(q.value));

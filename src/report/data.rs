@@ -1,13 +1,18 @@
 //! The numbers of a figure as they are drawn: of long curves no more than a picture shows, spikes included. For tables and
 //! for pages that name a value under the pointer; what a run logged in full is `exp export`'s.
 
+use std::fmt::{self, Write as _};
+
 use super::{
     decimate,
     figure::{Figure, Forest, Scale, Series},
     layout::{Placed, layout},
     numbers,
 };
-use crate::base::{csv::line, num};
+use crate::base::{
+    csv::{line, quoted},
+    num,
+};
 
 /// Curves of so many points are drawn, and told, whole.
 const WHOLE: usize = 1500;
@@ -50,36 +55,72 @@ pub fn csv(figure: &Figure) -> String {
 
 fn panel(out: &mut String, placed: &Placed) {
     let panel = placed.panel;
-    let x = |x: f64| place(&panel.x.scale, x);
-    let mut put = |series: &str, kind: &str, [x, y, low, high]: [String; 4]| {
-        let [series, kind] = [series, kind].map(str::to_owned);
-        let head = [panel.title.clone(), panel.x.label.clone(), panel.y.label.clone()];
-        *out += &line(head.into_iter().chain([series, kind, x, y, low, high]));
+    let x = |x: f64| Cell::at(&panel.x.scale, x);
+    let head = |series: &str, kind: &str| {
+        let mut head =
+            line([&panel.title, &panel.x.label, &panel.y.label, series, kind].map(str::to_owned).into_iter());
+        head.truncate(head.trim_end_matches('\n').len()); // the line goes on
+        head
     };
-    let none = String::new;
+    let mut put = |head: &str, [x, y, low, high]: [Cell; 4]| {
+        let _ = writeln!(out, "{head},{x},{y},{low},{high}"); // a string takes everything
+    };
     for series in &panel.series {
-        let name = series.full_name();
         let mut bands = series.band.iter().peekable();
+        let (point, value) = (head(series.full_name(), "point"), head(series.full_name(), "value"));
         for (px, py) in told(placed, series, 1.0).into_iter().map(|i| series.points[i]) {
             while bands.next_if(|b| b.0 < px).is_some() {}
-            let [low, high] = bands.next_if(|b| b.0 == px).map_or([none(), none()], |b| [b.1, b.2].map(number));
-            put(name, "point", [x(px), number(py), low, high]);
+            let band = bands.next_if(|b| b.0 == px);
+            let [low, high] = band.map_or([Cell::Empty, Cell::Empty], |b| [b.1, b.2].map(Cell::Number));
+            put(&point, [x(px), Cell::Number(py), low, high]);
         }
         for &(px, py) in &series.dots {
-            put(name, "value", [x(px), number(py), none(), none()]);
+            put(&value, [x(px), Cell::Number(py), Cell::Empty, Cell::Empty]);
         }
     }
     for reference in &panel.references {
-        put(&reference.label, "level", [none(), number(reference.y), none(), none()]);
+        let level = head(&reference.label, "level");
+        put(&level, [Cell::Empty, Cell::Number(reference.y), Cell::Empty, Cell::Empty]);
     }
     for gap in &panel.gaps {
         let name = panel.series.iter().find(|s| s.ink == gap.ink).map_or("", Series::full_name);
-        put(name, "missing", [x(gap.x), gap.y.map_or(none(), number), none(), none()]);
+        let y = gap.y.map_or(Cell::Empty, Cell::Number);
+        put(&head(name, "missing"), [x(gap.x), y, Cell::Empty, Cell::Empty]);
     }
     for cell in &panel.cells {
         let words = cell.value.map_or_else(|| cell.lines.join("; "), number);
-        let y = place(&panel.y.scale, cell.y as f64);
-        put(&words, "cell", [x(cell.x as f64), y, none(), none()]);
+        let y = Cell::at(&panel.y.scale, cell.y as f64);
+        put(&head(&words, "cell"), [x(cell.x as f64), y, Cell::Empty, Cell::Empty]);
+    }
+}
+
+/// What stands in a column of numbers.
+enum Cell<'a> {
+    Empty,
+    Number(f64),
+    Word(&'a str),
+}
+
+impl<'a> Cell<'a> {
+    /// A place on an axis.
+    fn at(scale: &'a Scale, x: f64) -> Self {
+        match scale.words() {
+            Some(words) => words.get(x.round() as usize).map_or(Self::Empty, |word| Self::Word(word)),
+            None => Self::Number(x),
+        }
+    }
+}
+
+impl fmt::Display for Cell<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => Ok(()),
+            Self::Number(x) => match num::word(*x) {
+                Some(word) => f.write_str(word),
+                None => write!(f, "{x}"),
+            },
+            Self::Word(word) => f.write_str(&quoted(word)),
+        }
     }
 }
 
@@ -98,20 +139,15 @@ fn rows(out: &mut String, forest: &Forest) {
     }
 }
 
-/// A place on an axis: a number, or the word that stands there.
-pub fn place(scale: &Scale, x: f64) -> String {
-    match scale.words() {
-        Some(words) => words.get(x.round() as usize).cloned().unwrap_or_default(),
-        None => number(x),
-    }
-}
-
 /// All digits; words for what is not finite.
 fn number(x: f64) -> String {
-    num::word(x).map_or_else(|| x.to_string(), str::to_owned)
+    Cell::Number(x).to_string()
 }
 
 /// As people read it where a page names it.
 pub fn spoken(scale: &Scale, x: f64) -> String {
-    if scale.words().is_some() { place(scale, x) } else { numbers::number(x) }
+    match scale.words() {
+        Some(words) => words.get(x.round() as usize).cloned().unwrap_or_default(),
+        None => numbers::number(x),
+    }
 }

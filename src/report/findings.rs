@@ -247,7 +247,7 @@ fn equal_time(frame: &Frame, best: &Scored, scored: &[Scored]) -> Option<String>
     if line.len() < 2 || pace::used(curves.iter().flat_map(|c| c.runs.iter().copied())).len() != 1 {
         return None;
     }
-    let ends: Vec<f64> = curves.iter().map(|c| c.seconds.last().map(|s| s.mean)).collect::<Option<_>>()?;
+    let ends: Vec<f64> = curves.iter().map(|c| c.seconds().last().map(|s| s.mean)).collect::<Option<_>>()?;
     let (end, _) = extent(&ends);
     let first = ends.iter().position(|&e| e == end)?;
     let then: Vec<f64> = curves.iter().map(|c| loss_after(c, end)).collect::<Option<_>>()?;
@@ -272,11 +272,11 @@ fn equal_time(frame: &Frame, best: &Scored, scored: &[Scored]) -> Option<String>
 /// The validation loss after some seconds of training: on a straight line over the logarithm of steps between the
 /// evaluations before and after. `None` where there is no evaluation but the first before it.
 fn loss_after(curves: &Curves, seconds: f64) -> Option<f64> {
-    let reached = curves.seconds.partition_point(|s| s.mean <= seconds * (1.0 + 1e-9)).checked_sub(1)?;
-    let step = curves.seconds[reached].step;
-    let after = curves.val.partition_point(|s| s.step <= step);
-    let before = curves.val[..after].last().filter(|s| s.step > 0)?;
-    let Some(next) = curves.val.get(after) else { return Some(before.mean) };
+    let reached = curves.seconds().partition_point(|s| s.mean <= seconds * (1.0 + 1e-9)).checked_sub(1)?;
+    let step = curves.seconds()[reached].step;
+    let after = curves.val().partition_point(|s| s.step <= step);
+    let before = curves.val()[..after].last().filter(|s| s.step > 0)?;
+    let Some(next) = curves.val().get(after) else { return Some(before.mean) };
     let log = |step: u64| (step as f64).ln();
     let share = (log(step) - log(before.step)) / (log(next.step) - log(before.step));
     Some(before.mean + share * (next.mean - before.mean)).filter(|l| l.is_finite())

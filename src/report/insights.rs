@@ -110,8 +110,8 @@ fn overfits(frame: &Frame, best: &[usize]) -> Option<String> {
     let settings = frame.settings();
     let curves = Curves::of(frame, settings.iter().find(|s| s.at == best)?)?;
     let at = generalisation::at_best(&curves)?;
-    let end = curves.val.last()?;
-    let lowest = curves.val.iter().find(|s| s.step == at.step)?;
+    let end = curves.val().last()?;
+    let lowest = curves.val().iter().find(|s| s.step == at.step)?;
     let name = Some(names::name(frame, best)).filter(|n| !n.is_empty());
     let of = name.map_or_else(String::new, |name| format!(" of {}", escaped(&name)));
     let gap = format!("{:.3} {} the training loss", at.mean.abs(), if at.mean < 0.0 { "below" } else { "above" });

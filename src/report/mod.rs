@@ -93,24 +93,28 @@ impl Format {
 /// # Errors
 /// [`Exit::Usage`] where the experiment is not known or none of its runs has logged anything; where the index cannot be
 /// read.
-pub fn build(store: &Store, experiments: &[&str], formats: &[Format]) -> Result<Vec<(String, Vec<u8>)>> {
+pub fn build(store: &Store, experiments: &[&str], formats: &[Format]) -> Result<Files> {
     files(&load::frame(store, experiments)?, formats)
 }
 
 /// As [`build`], from a frame.
-fn files(frame: &Frame, formats: &[Format]) -> Result<Vec<(String, Vec<u8>)>> {
+fn files(frame: &Frame, formats: &[Format]) -> Result<Files> {
     if !frame.runs.iter().any(frame::Run::has_data) {
         return Err(nothing(frame));
     }
-    let figures: Vec<(String, Figure)> =
-        plots::all(frame).iter().filter_map(|plot| Some((plot.name().to_owned(), plot.figure(frame)?))).collect();
+    let plots = plots::all(frame);
+    let shown = each(&plots, |plot| Some((plot.name().to_owned(), plot.figure(frame)?)));
+    let figures: Vec<(String, Figure)> = shown.into_iter().flatten().collect();
+    let sections = each(&figures, |(name, figure)| html::section(name, figure));
+    let drawn =
+        each(&figures, |(name, figure)| drawn(name, figure, formats)).into_iter().collect::<Result<Vec<_>>>()?;
     let ending = formats.first().map_or("png", |format| format.ending());
     let mut files = vec![
-        ("report.html".to_owned(), html::page(frame, &figures).into_bytes()),
+        ("report.html".to_owned(), html::page(frame, &figures, &sections).into_bytes()),
         ("summary.csv".to_owned(), csv::csv(frame).into_bytes()),
         ("summary.md".to_owned(), summary::page(frame, &figures, ending).into_bytes()),
     ];
-    files.extend(drawn(&figures, formats)?);
+    files.extend(drawn.into_iter().flatten());
     files.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(files)
 }
@@ -118,27 +122,32 @@ fn files(frame: &Frame, formats: &[Format]) -> Result<Vec<(String, Vec<u8>)>> {
 /// Files by name.
 type Files = Vec<(String, Vec<u8>)>;
 
-/// The pictures and the data of figures. Each is drawn by itself, so that several threads may.
-fn drawn(figures: &[(String, Figure)], formats: &[Format]) -> Result<Files> {
-    let draw = |(name, figure): &(String, Figure)| -> Result<Files> {
-        let data = Ok((format!("{name}.csv"), data::csv(figure).into_bytes()));
-        let pictures = formats.iter().map(|format| Ok((format!("{name}.{}", format.ending()), format.draw(figure)?)));
-        std::iter::once(data).chain(pictures).collect()
-    };
+/// The pictures and the data of a figure.
+fn drawn(name: &str, figure: &Figure, formats: &[Format]) -> Result<Files> {
+    let data = Ok((format!("{name}.csv"), data::csv(figure).into_bytes()));
+    let pictures = formats.iter().map(|format| Ok((format!("{name}.{}", format.ending()), format.draw(figure)?)));
+    std::iter::once(data).chain(pictures).collect()
+}
+
+/// What `make` makes of each item, in their order, by as many threads as there are cores: whichever is free takes the next.
+fn each<T: Sync, U: Send>(items: &[T], make: impl Fn(&T) -> U + Sync) -> Vec<U> {
     let next = AtomicUsize::new(0);
-    let work = || -> Result<Files> {
-        let mut files = Vec::new();
-        while let Some(figure) = figures.get(next.fetch_add(1, Ordering::Relaxed)) {
-            files.extend(draw(figure)?);
+    let work = || {
+        let mut made = Vec::new();
+        while let at = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(item) = items.get(at)
+        {
+            made.push((at, make(item)));
         }
-        Ok(files)
+        made
     };
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(figures.len()).max(1);
-    let files: Result<Vec<Files>> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(items.len());
+    let mut made: Vec<(usize, U)> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect(); // all are at work before we wait for one
+        workers.into_iter().flat_map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
-    Ok(files?.concat())
+    made.sort_by_key(|(at, _)| *at);
+    made.into_iter().map(|(_, made)| made).collect()
 }
 
 /// Whether a file of an experiment's report is a manifest, or a picture or a table as reports had them before there were

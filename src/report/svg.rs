@@ -1,7 +1,11 @@
 //! From a figure to the text of an SVG, for pages and for print: the same strokes as a PNG has. Words have the width that
 //! was measured, whatever font shows them. What belongs together is grouped, so that a page can move it.
 
-use std::{cell::RefCell, convert::Infallible, fmt::Write as _};
+use std::{
+    cell::RefCell,
+    convert::Infallible,
+    fmt::{self, Write as _},
+};
 
 use plotters::style::{Color, RGBAColor, RGBColor};
 
@@ -135,10 +139,24 @@ impl Pen for Svg {
     }
 }
 
-/// A coordinate in hundredths of a pixel.
-fn short(x: f64) -> f64 {
-    let x = (x * 100.0).round() / 100.0;
-    if x == 0.0 { 0.0 } else { x } // not -0
+/// A coordinate to hundredths of a pixel.
+fn short(x: f64) -> Hundredths {
+    Hundredths((x * 100.0).round() as i64)
+}
+
+/// A number as short as it can be written. Pages have some hundred thousand of them.
+struct Hundredths(i64);
+
+impl fmt::Display for Hundredths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, part) = (self.0.unsigned_abs() / 100, self.0.unsigned_abs() % 100);
+        f.write_str(if self.0 < 0 { "-" } else { "" })?;
+        match (part / 10, part % 10) {
+            (0, 0) => write!(f, "{whole}"),
+            (tenths, 0) => write!(f, "{whole}.{tenths}"),
+            (tenths, hundredths) => write!(f, "{whole}.{tenths}{hundredths}"),
+        }
+    }
 }
 
 /// `#0072b2`.
@@ -150,4 +168,18 @@ fn fill(color: RGBAColor) -> String {
     let (r, g, b) = color.rgb();
     let opacity = if color.alpha() < 1.0 { format!(" fill-opacity=\"{}\"", color.alpha()) } else { String::new() };
     format!("fill=\"{}\"{opacity}", hex(RGBColor(r, g, b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn coordinates_are_short() {
+        let cases =
+            [(0.0, "0"), (-0.001, "0"), (12.0, "12"), (-3.5, "-3.5"), (0.07, "0.07"), (-0.049, "-0.05"), (9.999, "10")];
+        for (x, text) in cases {
+            assert_eq!(short(x).to_string(), text);
+        }
+    }
 }

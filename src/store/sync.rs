@@ -146,14 +146,8 @@ fn behind(root: &Root, names: &[String], known: &HashMap<String, Known>) -> Vec<
 
 /// The folders in a folder, sorted; none where it is absent. Names that are not UTF-8 are not ours.
 fn folder_names(path: &Path) -> Result<Vec<String>> {
-    // What cannot be looked at stays: it is there, and may be a folder.
-    let is_folder = |name: &String| match path.join(name).metadata() {
-        Ok(metadata) => metadata.is_dir(),
-        Err(e) => e.kind() != ErrorKind::NotFound,
-    };
-    let names = files::names(path)?.into_iter().filter_map(|name| name.into_string().ok());
-    let names = names.filter(|name| !name.starts_with(files::ASIDE)); // on its way out
-    let mut names: Vec<String> = names.filter(is_folder).collect();
+    let names = files::folders(path)?.into_iter().filter_map(|name| name.into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| !name.starts_with(files::ASIDE)).collect(); // those are on their way out
     names.sort_unstable();
     Ok(names)
 }

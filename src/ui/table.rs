@@ -1,6 +1,8 @@
 //! Tables in a terminal: columns aligned by spaces, numbers to the right, a rule under the head.
 
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use std::borrow::Cow;
+
+use unicode_width::UnicodeWidthStr;
 
 use crate::base::visible::visible;
 
@@ -21,21 +23,52 @@ pub fn numbers(heading: impl Into<String>) -> Column {
     Column { heading: heading.into(), numeric: true }
 }
 
+/// What stands between two columns.
+const GAP: usize = 3;
+
 /// The table as text, one line a row, ending in a newline. Lines are never wrapped: they are for `grep` and `cut` too.
 pub fn render(columns: &[Column], rows: &[Vec<String>]) -> String {
-    let mut table = Table::new();
-    table
-        .load_style(TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─')))
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(columns.iter().map(|c| visible(&c.heading).replace(['\n', '\t'], " ")))
-        .add_rows(rows.iter().map(|row| row.iter().map(|cell| visible(cell).replace(['\n', '\t'], " "))));
-    for (column, shown) in columns.iter().zip(table.column_iter_mut()) {
-        shown.set_padding((0, 2));
-        if column.numeric {
-            shown.set_cell_alignment(CellAlignment::Right);
-        }
+    let heads: Vec<Cow<str>> = columns.iter().map(|column| on_one_line(&column.heading)).collect();
+    let rows: Vec<Vec<Cow<str>>> = rows.iter().map(|row| row.iter().map(|cell| on_one_line(cell)).collect()).collect();
+    let widest = |(at, head): (usize, &Cow<str>)| {
+        rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.width()).fold(head.width(), usize::max)
+    };
+    let widths: Vec<usize> = heads.iter().enumerate().map(widest).collect();
+
+    let line = widths.iter().map(|width| width + GAP).sum::<usize>().saturating_sub(1);
+    let mut text = String::with_capacity((line + 1) * (rows.len() + 2));
+    push_row(&mut text, columns, &widths, &heads);
+    text.extend((0..line).map(|_| '─'));
+    text.push('\n');
+    for row in &rows {
+        push_row(&mut text, columns, &widths, row);
     }
-    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+    text
+}
+
+/// A cell as it is shown.
+fn on_one_line(cell: &str) -> Cow<'_, str> {
+    match visible(cell) {
+        shown if shown.contains(['\n', '\t']) => Cow::Owned(shown.replace(['\n', '\t'], " ")),
+        shown => shown,
+    }
+}
+
+fn push_row(text: &mut String, columns: &[Column], widths: &[usize], cells: &[Cow<str>]) {
+    let begin = text.len();
+    for ((column, width), cell) in columns.iter().zip(widths).zip(cells) {
+        let space = width.saturating_sub(cell.width());
+        let (before, after) = if column.numeric { (space, 0) } else { (0, space) };
+        push_spaces(text, before);
+        text.push_str(cell);
+        push_spaces(text, after + GAP);
+    }
+    text.truncate(begin + text[begin..].trim_end().len());
+    text.push('\n');
+}
+
+fn push_spaces(text: &mut String, count: usize) {
+    text.extend(std::iter::repeat_n(' ', count));
 }
 
 #[cfg(test)]
@@ -47,5 +80,12 @@ mod tests {
         let rows = vec![vec!["a".to_owned(), "1.5".into()], vec!["longer".into(), "12.5".into()]];
         let text = render(&[words("run"), numbers("loss")], &rows);
         assert_eq!(text, "run      loss\n───────────────\na         1.5\nlonger   12.5\n");
+    }
+
+    #[test]
+    fn a_cell_takes_the_width_that_a_terminal_gives_it_and_one_line() {
+        let rows = vec![vec!["春".to_owned(), "x".into()], vec!["a\nb\tc".into(), "\u{1b}[31m".into()]];
+        let text = render(&[words("run"), words("")], &rows);
+        assert_eq!(text, "run\n────────────────────\n春      x\na b c   \\u{1b}[31m\n");
     }
 }

@@ -4,6 +4,8 @@
 mod plot;
 mod runs;
 
+pub use plot::section;
+
 use std::fmt::Write as _;
 
 use pulldown_cmark::{Event, Options, Parser};
@@ -13,8 +15,8 @@ use super::{figure::Figure, findings, frame::Frame, markup::escaped, palette, su
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// The page. `figures`: their names and what they show, in order.
-pub fn page(frame: &Frame, figures: &[(String, Figure)]) -> String {
+/// The page. `figures`: their names and what they show, in order; `sections`: what [`section`] made of each.
+pub fn page(frame: &Frame, figures: &[(String, Figure)], sections: &[String]) -> String {
     let title = escaped(&frame.experiment);
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -30,9 +32,7 @@ pub fn page(frame: &Frame, figures: &[(String, Figure)]) -> String {
         out,
         "<nav aria-label=\"Contents\">{links}<a href=\"#results\">Results</a><a href=\"#runs\">Runs</a></nav>"
     );
-    for (name, figure) in figures {
-        out += &plot::section(name, figure);
-    }
+    sections.iter().for_each(|section| out += section);
     let results = from_markdown(&summary::table(frame));
     let _ = writeln!(out, "<section id=\"results\"><h2>Results</h2>\n{results}</section>");
     let _ = writeln!(out, "<section id=\"runs\"><h2>Runs</h2>\n{}</section>", runs::table(frame));

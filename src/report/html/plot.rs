@@ -112,6 +112,37 @@ fn rows(placed: &PlacedForest) -> Value {
 
 /// Six digits, which is more than a picture tells.
 fn short(x: f64) -> Value {
-    let x: f64 = format!("{x:.5e}").parse().unwrap_or(x);
+    let x = match 5.0 - x.abs().log10().floor() {
+        // Powers of ten up to this one are exact, and so the quotient is the number that the digits stand for.
+        digits @ 0.0..=22.0 => {
+            let power = 10f64.powi(digits as i32);
+            (x * power).round() / power
+        }
+        _ => format!("{x:.5e}").parse().unwrap_or(x),
+    };
     if x.fract() == 0.0 && x.abs() < 1e15 { json!(x as i64) } else { json!(x) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn six_digits_stand_for_a_number() {
+        let cases = [
+            (0.0, "0"),
+            (3.0, "3"),
+            (0.1 + 0.2, "0.3"),
+            (1.234567891, "1.23457"),
+            (-2.718281828, "-2.71828"),
+            (6.25e-5 / 3.0, "0.0000208333"),
+            (1.5e-30, "1.5e-30"),
+            (123456789.0, "123457000"),
+            (999999.6, "1000000"),
+        ];
+        for (x, text) in cases {
+            let shown = short(x);
+            assert_eq!(shown.as_f64(), text.parse().ok(), "{x}: {shown}");
+        }
+    }
 }

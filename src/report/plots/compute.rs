@@ -89,7 +89,7 @@ fn way(frame: &Frame, panel: &mut Panel, bought: &Bought, color: usize) {
         let mut series = Series::new("", Ink::Color(color), Line::Thin, false);
         series.name = format!("{name}, on the way");
         let spent = |step: u64| curves.runs[0].flops(step);
-        let points = curves.val.iter().filter(|s| s.step > 0);
+        let points = curves.val().iter().filter(|s| s.step > 0);
         series.points = points.filter_map(|s| Some((spent(s.step)?, s.mean))).collect();
         panel.series.push(series);
     }

@@ -15,13 +15,13 @@ use super::{
 pub struct Generalisation;
 
 fn of<'b>(curves: &'b Curves) -> &'b [Spread] {
-    &curves.gap
+    curves.gap()
 }
 
 /// The gap where the mean validation loss is lowest.
 pub fn at_best(curves: &Curves) -> Option<Spread> {
-    let best = curves.val.iter().filter(|s| s.mean.is_finite()).min_by(|a, b| a.mean.total_cmp(&b.mean))?;
-    curves.gap.iter().find(|s| s.step == best.step).copied()
+    let best = curves.val().iter().filter(|s| s.mean.is_finite()).min_by(|a, b| a.mean.total_cmp(&b.mean))?;
+    curves.gap().iter().find(|s| s.step == best.step).copied()
 }
 
 impl Plot for Generalisation {

@@ -18,7 +18,7 @@ const RATIO_FOR_LOG: f64 = 15.0;
 pub struct GradNorm;
 
 fn of<'b>(curves: &'b Curves) -> &'b [Spread] {
-    &curves.grad_norm
+    curves.grad_norm()
 }
 
 impl Plot for GradNorm {

@@ -41,12 +41,12 @@ impl Plot for LearningCurves {
 
     fn figure(&self, frame: &Frame) -> Option<Figure> {
         let curves: Vec<Curves> = frame.settings().iter().filter_map(|s| Curves::of(frame, s)).collect();
-        let last_step = |c: &Curves| c.val.iter().chain(&c.train).map(|s| s.step).max();
+        let last_step = |c: &Curves| c.val().iter().chain(c.train()).map(|s| s.step).max();
         if curves.iter().filter_map(last_step).max()? == 0 {
             return None; // evaluated once, without a step
         }
         let keys: Vec<_> = curves.iter().map(|c| c.at.clone()).collect();
-        let lowest = |c: &Curves| c.val.iter().map(|s| s.mean).fold(f64::INFINITY, f64::min);
+        let lowest = |c: &Curves| c.val().iter().map(|s| s.mean).fold(f64::INFINITY, f64::min);
         let worth: Vec<f64> = curves.iter().map(lowest).collect();
         let axes: Vec<usize> = (0..frame.axes.len()).collect();
         let (facets, no_room) = facets(frame, &axes, &keys, &worth);
@@ -113,7 +113,7 @@ fn add(panel: &mut Panel, line: &FacetLine, curves: &Curves, x: &dyn Fn(&Spread)
     let ink = Ink::Color(line.color);
     let points = |c: &[Spread]| -> Vec<_> { c.iter().filter_map(|s| Some((x(s)?, s.mean))).collect() };
     let band = |c: &[Spread]| c.iter().filter_map(|s| Some((x(s)?, s.lo, s.hi))).collect();
-    let (val, train) = (points(&curves.val), points(&curves.train));
+    let (val, train) = (points(curves.val()), points(curves.train()));
     let marks = [&train, &val].into_iter().flat_map(|points| breaks(points));
     let room = MAX_MARKS.saturating_sub(panel.gaps.len());
     panel.gaps.extend(marks.take(room).map(|(x, y)| Gap { x, y, ink }));
@@ -128,7 +128,7 @@ fn add(panel: &mut Panel, line: &FacetLine, curves: &Curves, x: &dyn Fn(&Spread)
         let name = if line_label.is_empty() { what.to_owned() } else { format!("{line_label}, {what}") };
         Series { name, points, band, ..Series::new(label, ink, line, line == Line::Strong) }
     };
-    let spread = if curves.runs.len() > 1 { band(&curves.val) } else { Vec::new() };
+    let spread = if curves.runs.len() > 1 { band(curves.val()) } else { Vec::new() };
     panel.series.push(series("", "training", Line::Faint, train, Vec::new()));
     panel.series.push(series(&line.label, "validation", Line::Strong, val, spread));
 }
@@ -151,7 +151,7 @@ fn breaks(points: &[(f64, f64)]) -> Vec<(f64, Option<f64>)> {
 
 /// What the marks of values that are no finite number mean; empty where there are none.
 fn not_finite(curves: &[Curves]) -> String {
-    let breaks = |c: &Curves| [&c.train, &c.val].iter().any(|curve| curve.iter().any(|s| !s.mean.is_finite()));
+    let breaks = |c: &Curves| [c.train(), c.val()].iter().any(|curve| curve.iter().any(|s| !s.mean.is_finite()));
     match curves.iter().any(breaks) {
         true => format!(
             "× marks where a loss stops being a finite number, at the height of the last that was (at most {MAX_MARKS} \
@@ -180,9 +180,9 @@ fn name_alone(panel: &mut Panel) {
 fn set_ranges(mut panels: Vec<&mut Panel>, curves: &[Curves], frame: &Frame) -> String {
     let ys = |keep: &dyn Fn(&Spread, u64) -> bool| -> Vec<f64> {
         let of = |c: &Curves| -> Vec<f64> {
-            let last = c.train.last().or(c.val.last()).map_or(0, |s| s.step);
-            let val = c.val.iter().filter(|s| keep(s, last)).flat_map(|s| [s.lo, s.hi, s.mean]);
-            val.chain(c.train.iter().filter(|s| keep(s, last)).map(|s| s.mean)).filter(|v| v.is_finite()).collect()
+            let last = c.train().last().or(c.val().last()).map_or(0, |s| s.step);
+            let val = c.val().iter().filter(|s| keep(s, last)).flat_map(|s| [s.lo, s.hi, s.mean]);
+            val.chain(c.train().iter().filter(|s| keep(s, last)).map(|s| s.mean)).filter(|v| v.is_finite()).collect()
         };
         curves.iter().flat_map(of).collect()
     };

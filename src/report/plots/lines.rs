@@ -28,7 +28,7 @@ pub fn panels<'a>(
     mut add: impl FnMut(&mut Panel, &FacetLine, &Curves<'a>),
 ) -> (Vec<Panel>, usize) {
     let keys: Vec<_> = curves.iter().map(|c| c.at.clone()).collect();
-    let lowest = |c: &Curves| c.val.iter().map(|s| s.mean).fold(f64::INFINITY, f64::min);
+    let lowest = |c: &Curves| c.val().iter().map(|s| s.mean).fold(f64::INFINITY, f64::min);
     let worth: Vec<f64> = curves.iter().map(lowest).collect();
     let axes: Vec<usize> = (0..frame.axes.len()).collect();
     let (facets, no_room) = facets(frame, &axes, &keys, &worth);

@@ -28,7 +28,7 @@ use super::{
 };
 
 /// Turns stored rows into a picture.
-pub trait Plot {
+pub trait Plot: Sync {
     /// The name of its file, without the extension.
     fn name(&self) -> &str;
 

@@ -24,7 +24,7 @@ impl Reach {
 
     /// In training time.
     pub fn time(curves: &[Curves]) -> Self {
-        let longest = curves.iter().filter_map(|c| c.seconds.last()).map(|s| s.mean).fold(0.0, f64::max);
+        let longest = curves.iter().filter_map(|c| c.seconds().last()).map(|s| s.mean).fold(0.0, f64::max);
         let (seconds, unit) = match longest {
             ..=180.0 => (1.0, "seconds"),
             ..=10_800.0 => (60.0, "minutes"),
@@ -54,7 +54,7 @@ impl Reach {
     }
 
     fn counted(curves: &[Curves], count: fn(&Run, u64) -> Option<f64>, units: &[(f64, &str)], plain: &str) -> Self {
-        let last = |c: &Curves| c.train.iter().chain(&c.val).map(|s| s.step).max();
+        let last = |c: &Curves| c.train().iter().chain(c.val()).map(|s| s.step).max();
         let most = curves.iter().filter_map(|c| count(c.runs[0], last(c)?)).fold(0.0, f64::max);
         let (size, label) = units.iter().find(|(size, _)| most >= 2.0 * size).copied().unwrap_or((1.0, plain));
         let spent = move |c: &Curves, step| Some(count(c.runs[0], step)? / size);
