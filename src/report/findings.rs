@@ -55,6 +55,15 @@ pub fn text(frame: &Frame) -> String {
 
 /// How many runs there are and how they ended.
 fn census(frame: &Frame) -> String {
+    let ended = endings(frame);
+    match frame.absent {
+        0 => ended,
+        1 => format!("{ended} One more point of the spec has not been run."),
+        n => format!("{ended} {n} more points of the spec have not been run."),
+    }
+}
+
+fn endings(frame: &Frame) -> String {
     let settings = frame.settings();
     let fewest = settings.iter().map(|s| s.runs.len()).min().unwrap_or(0);
     let runs = several(frame.runs.len(), "run");
@@ -329,6 +338,14 @@ fn duration(seconds: f64) -> String {
 mod tests {
     use super::{super::sample::*, *};
     use crate::event::RunState;
+
+    #[test]
+    fn points_that_were_not_asked_for_are_told() {
+        let told = |absent| text(&Frame { absent, ..depths() });
+        assert!(!told(0).contains("of the spec"));
+        assert!(told(1).contains("all are done. One more point of the spec has not been run."));
+        assert!(told(3).contains("all are done. 3 more points of the spec have not been run."));
+    }
 
     #[test]
     fn the_paragraph_states_what_the_rows_say() {

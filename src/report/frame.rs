@@ -34,6 +34,8 @@ pub struct Frame {
     pub axes: Vec<Axis>,
     /// Its runs in the order of the grid.
     pub runs: Vec<Run>,
+    /// Points of the spec that nobody has asked for yet, and which are no runs.
+    pub absent: usize,
     /// The unit in which the runs' losses compare.
     pub unit: Unit,
     /// The slots that [`Run::step_time`] is taken from.
@@ -148,7 +150,7 @@ impl Frame {
             run.step_time = pace::step_time(run, &slots);
         }
         let unit = unit(&runs);
-        let mut frame = Self { experiment: experiment.to_owned(), axes, runs, unit, slots, base: None };
+        let mut frame = Self { experiment: experiment.to_owned(), axes, runs, absent: 0, unit, slots, base: None };
         // Between experiments that are compared there is no middle.
         frame.base = if frame.axis(EXPERIMENT).is_some() { None } else { star::base(&frame) };
         frame

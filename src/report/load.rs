@@ -26,12 +26,14 @@ fn curves(run: &mut Run) -> [&mut Vec<Point>; 4] {
 pub fn frame(store: &Store, experiments: &[&str]) -> Result<Frame> {
     let mut axes: Vec<String> = Vec::new();
     let mut runs: Vec<Run> = Vec::new();
+    let mut absent = 0;
     let is_comparison = experiments.len() > 1;
     let rows = experiments.iter().map(|name| store.runs(Some(name))).collect::<Result<Vec<_>>>()?;
     let digits = store.shortest(&rows.iter().flatten().map(|r| r.id).collect::<Vec<_>>())?;
     for (name, rows) in experiments.iter().zip(rows) {
-        let swept = store.experiment(name)?.axes;
-        axes.extend(swept.into_iter().filter(|path| !axes.contains(path)).collect::<Vec<_>>());
+        let experiment = store.experiment(name)?;
+        absent += experiment.members.len().saturating_sub(rows.len());
+        axes.extend(experiment.axes.into_iter().filter(|path| !axes.contains(path)).collect::<Vec<_>>());
         let thinned = thinned(store, &rows)?;
         for row in rows {
             let mut run = load(store, row, digits, &thinned)?;
@@ -40,7 +42,7 @@ pub fn frame(store: &Store, experiments: &[&str]) -> Result<Frame> {
         }
     }
     axes.extend(is_comparison.then(|| EXPERIMENT.to_owned()));
-    Ok(Frame::new(&experiments.join(" and "), &axes, runs))
+    Ok(Frame { absent, ..Frame::new(&experiments.join(" and "), &axes, runs) })
 }
 
 /// A run with its curves.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{PNG, sweep, text};
 
-/// The browser; says that the test is skipped where there is none.
+/// The browser; says that the test is skipped where there is none, or none that works.
 fn browser() -> Option<PathBuf> {
     let named = std::env::var_os("EXP_TEST_CHROMIUM").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -19,7 +19,18 @@ fn browser() -> Option<PathBuf> {
     if found.is_none() {
         println!("skipped: there is no chromium on the path and EXP_TEST_CHROMIUM names none");
     }
-    found
+    let works = |browser: &PathBuf| {
+        let blank = tempfile::tempdir().unwrap();
+        let page = blank.path().join("blank.html");
+        fs::write(&page, "<p>it works</p>").unwrap();
+        let (document, said) = open(browser, &page);
+        let works = document.contains("it works");
+        if !works {
+            println!("skipped: {} shows no page: {said}", browser.display());
+        }
+        works
+    };
+    found.filter(works)
 }
 
 /// The document that a page has become, and what the browser said of it.
