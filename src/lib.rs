@@ -28,8 +28,8 @@
 //!
 //! External crates keep to their layer: candle in `model`, `engine` and `exec::device`; nvml-wrapper in `exec::device`;
 //! rusqlite in `store`; plotters in `report`; pulldown-cmark in `report::html`; parquet and crc in `export`; indicatif
-//! and unicode-width in `ui`; clap in `cli`; saphyr-parser and serde_yaml in `spec`; tiktoken-rs and tokenizers in
-//! `data::tokenizer`; zstd in `data::prepare`; ureq in `data::fetch`, the only place that knows a network.
+//! and unicode-width in `ui`, ratatui in `ui::watch`; clap in `cli`; saphyr-parser and serde_yaml in `spec`; tiktoken-rs and
+//! tokenizers in `data::tokenizer`; zstd in `data::prepare`; ureq in `data::fetch`, the only place that knows a network.
 //!
 //! # How data flows, one way
 //!
@@ -70,6 +70,7 @@
 //! | view for SQL | the next file of `store/migrations/` |
 //! | command | [`cli`], one file each |
 //! | metric | [`event`], `store` |
+//! | part of the live view | `cli/watch/` gathers, `ui/watch/` draws |
 //!
 //! # Invariants
 //!

@@ -46,7 +46,7 @@ fn the_drawing_has_no_circle() {
 
 #[test]
 fn external_crates_keep_to_their_layer() {
-    let layers: [(&str, &[&str]); 21] = [
+    let layers: [(&str, &[&str]); 22] = [
         ("candle_core", &["model", "engine", "exec/device"]),
         ("candle_nn", &["model", "engine"]),
         ("nvml_wrapper", &["exec/device"]),
@@ -54,6 +54,7 @@ fn external_crates_keep_to_their_layer() {
         ("plotters", &["report"]),
         ("pulldown_cmark", &["report/html"]),
         ("indicatif", &["ui"]),
+        ("ratatui", &["ui/watch"]),
         ("parquet", &["export"]),
         ("crc", &["export/tensorboard"]),
         ("clap", &["cli"]),

@@ -1,8 +1,9 @@
-//! A worker that panics, in real processes. This program is `exp` with a fault in its worker: asked to `run`, it does what
-//! `exp` does, and starts itself as the worker; there the fault waits in a thread of the worker's pool. The product has no
-//! switch for it.
+//! A worker that panics, in real processes, and a live view that does. This program is `exp` with a fault in its worker:
+//! asked to `run`, it does what `exp` does, and starts itself as the worker; there the fault waits in a thread of the
+//! worker's pool. Asked to `watch`, it waits for a file. The product has no switch for it.
 
 mod lab;
+mod pty;
 
 use std::{
     env, fs,
@@ -17,8 +18,10 @@ use exp::{
     event::{Event, Outcome, RunState},
 };
 use lab::{Lab, events, steps, until};
+use pty::Terminal;
 
-/// Where the fault of a worker lies: `ATTEMPT` once it trains, or `0` before it has an attempt's folder.
+/// Where the fault of a worker lies: `ATTEMPT` once it trains, or `0` before it has an attempt's folder. Of a view: the file
+/// that it waits for.
 const FAULT: &str = "EXP_TEST_FAULT";
 
 /// Set in all that this test starts.
@@ -44,6 +47,14 @@ fn main() -> ExitCode {
         thread::spawn(fault);
         return exp::cli::main();
     }
+    if is_command("watch") {
+        thread::spawn(|| {
+            let file = env::var(FAULT).unwrap_or_default();
+            until("it is to panic", || fs::exists(&file).unwrap().then_some(()));
+            panic!("{WORDS}")
+        });
+        return exp::cli::main();
+    }
     if is_command("run") {
         return exp::cli::main();
     }
@@ -57,7 +68,8 @@ fn main() -> ExitCode {
     a_run_whose_worker_panics_goes_on_from_its_checkpoint();
     a_run_whose_workers_all_panic_has_failed_and_says_why();
     a_panic_before_there_are_events_is_told_to_the_scheduler();
-    println!("3 tests passed");
+    a_view_that_panics_gives_the_terminal_back_and_says_why();
+    println!("4 tests passed");
     ExitCode::SUCCESS
 }
 
@@ -187,4 +199,20 @@ fn a_panic_before_there_are_events_is_told_to_the_scheduler() {
     };
     assert!(why.starts_with(&place()), "{why}");
     assert_no_backtrace(&err);
+}
+
+fn a_view_that_panics_gives_the_terminal_back_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let lab = Lab { program: env::current_exe().unwrap(), ..Lab::at(folder.path()) };
+    let file = folder.path().join("fault");
+    let mut command = lab.exp(&["watch", "--interval", "0.2"]);
+    command.env(FAULT, &file).env("TERM", "xterm");
+    let mut terminal = Terminal::start(command, 100, 24);
+    terminal.until_shown("no runs under");
+    terminal.until("it has the terminal", Terminal::is_taken);
+    fs::write(file, "").unwrap();
+    assert_eq!(terminal.ended().code(), Some(1));
+    terminal.until("all is as it was", Terminal::is_given_back);
+    terminal.until_shown("error: a fault of exp itself");
+    assert!(terminal.text().contains("the loss went backwards"), "{}", terminal.text());
 }

@@ -18,7 +18,7 @@ use crate::{
         machine::{Identity, Standing},
     },
     event::{Note, RunState},
-    store::RunRow,
+    store::{RunRow, Store},
     ui::{self, format::plural},
 };
 
@@ -52,8 +52,31 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
+    let stopped = stop(root, &args.what)?;
+    stopped.notes.iter().for_each(|note| ui::note(note));
+    if args.json {
+        ui::print_json(&json::runs(&stopped.rows));
+    } else {
+        ui::print(&ls::table(&stopped.store, &stopped.rows)?);
+    }
+    Ok(if stopped.is_over { Exit::Done } else { Exit::Unexpected })
+}
+
+/// What came of a request to stop.
+pub struct Stopped {
+    /// The runs that it was for, as they stand now.
+    pub rows: Vec<RunRow>,
+    /// What is to be said of it, a line each.
+    pub notes: Vec<String>,
+    /// Whether nobody trains any of them any more.
+    is_over: bool,
+    store: Store,
+}
+
+/// Asks for a run or an experiment to be stopped, and waits until it is.
+pub fn stop(root: &Root, what: &str) -> Result<Stopped> {
     let mut store = store_within(root, FIRST_LOOK)?.ok_or_else(|| nothing_yet(root))?;
-    let rows = store.runs_named(&args.what)?;
+    let rows = store.runs_named(what)?;
     let is_over = |row: &&RunRow| matches!(row.state, RunState::Done | RunState::Skipped { .. });
     // Those that run come last: one that ends makes room for the next, which is to be cancelled by then.
     let (running, waiting): (Vec<_>, Vec<_>) = rows.iter().filter(|row| !is_over(row)).partition(|row| is_running(row));
@@ -66,23 +89,16 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     }
     let left = wait_for(root, &asked)?;
     refresh(&mut store, LAST_LOOK)?;
-    let now = store.runs_named(&args.what)?;
-    for row in &now {
-        rows.iter().filter(|before| before.id == row.id).for_each(|before| say(row, before));
+    let now = store.runs_named(what)?;
+    let outcomes =
+        |row: &RunRow| rows.iter().find(|before| before.id == row.id).and_then(|before| outcome(row, before));
+    let mut notes: Vec<String> = now.iter().filter_map(outcomes).collect();
+    if !left.is_empty() {
+        notes.push(format!("{} still running after {} s", plural(left.len(), "run"), PATIENCE.as_secs()));
+        let whereabouts = |run: &RunId| format!("run {} {}", run.short(), whereabouts(holder(root, run).as_ref()));
+        notes.extend(left.iter().map(whereabouts));
     }
-    if args.json {
-        ui::print_json(&json::runs(&now));
-    } else {
-        ui::print(&ls::table(&store, &now)?);
-    }
-    if left.is_empty() {
-        return Ok(Exit::Done);
-    }
-    ui::note(&format!("{} still running after {} s", plural(left.len(), "run"), PATIENCE.as_secs()));
-    for run in left {
-        ui::note(&format!("run {} {}", run.short(), whereabouts(holder(root, &run).as_ref())));
-    }
-    Ok(Exit::Unexpected)
+    Ok(Stopped { rows: now, notes, is_over: left.is_empty(), store })
 }
 
 /// Waits until nobody has the runs any more, and ends those who do not let go. Returns what is left then. Who has a run is
@@ -139,20 +155,20 @@ fn is_running(row: &RunRow) -> bool {
     matches!(row.state, RunState::Running { .. })
 }
 
-/// What came of a request, in a line.
-fn say(now: &RunRow, before: &RunRow) {
+/// What came of a request for a run, in a line; `None` where its state says it all.
+fn outcome(now: &RunRow, before: &RunRow) -> Option<String> {
     let id = now.id.short();
     match (&before.state, &now.state) {
         (RunState::Done | RunState::Skipped { .. }, state) => {
-            ui::note(&format!("run {id} is {}: there is nothing to cancel", state.word()));
+            Some(format!("run {id} is {}: there is nothing to cancel", state.word()))
         }
         (RunState::Failed { .. } | RunState::Interrupted { .. }, state) => {
             let other = "an `exp run` that was about to continue it will not";
-            ui::note(&format!("run {id} is {}, neither running nor queued; {other}", state.word()));
+            Some(format!("run {id} is {}, neither running nor queued; {other}", state.word()))
         }
         (_, RunState::Interrupted { step }) => {
-            ui::note(&format!("run {id} is stopped after step {step}; `exp resume {id}` continues"));
+            Some(format!("run {id} is stopped after step {step}; `exp resume {id}` continues"))
         }
-        _ => {}
+        _ => None,
     }
 }

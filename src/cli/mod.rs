@@ -29,6 +29,7 @@ mod sql;
 mod store;
 mod tag;
 mod verify;
+mod watch;
 mod worker;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
@@ -61,6 +62,8 @@ enum Command {
     Plan(plan::Args),
     /// Continue one run from its last checkpoint
     Resume(resume::Args),
+    /// Watch runs live in the terminal: states, losses, devices, time left
+    Watch(watch::Args),
     /// Stop a run or an experiment: what runs writes a checkpoint, the rest is not begun
     Cancel(cancel::Args),
     /// Draw the report of an experiment again
@@ -150,6 +153,7 @@ fn dispatch(root: &Root, command: Command) -> Result<Exit> {
         Command::Run(args) => run::run(root, &args),
         Command::Plan(args) => plan::run(root, &args),
         Command::Resume(args) => resume::run(root, &args),
+        Command::Watch(args) => watch::run(root, &args),
         Command::Cancel(args) => cancel::run(root, &args),
         Command::Report(args) => report::run(root, &args),
         Command::Ls(args) => ls::run(root, &args),

@@ -82,6 +82,11 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// How many threads of this machine want to compute, on average over the last minute, where that is known.
+pub fn load() -> Option<f64> {
+    std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
+}
+
 /// The numbers of the CPUs that this process may use, as many as [`cores`].
 pub(super) fn cpus() -> Vec<usize> {
     let count = cores();

@@ -4,7 +4,7 @@
 //! - `schema`: versions, migrations, making an index and putting it in place
 //! - `register`, `sync`, `rebuild`, `ingest`, `attempt`, `experiments`, `reports`: the write side, from the folders into
 //!   the index
-//! - `query`, `history`, `state`: the read side; `scan`: in bulk; `sql`: what people ask themselves
+//! - `query`, `history`, `state`: the read side; `scan`: in bulk; `recent`: what is new; `sql`: what people ask themselves
 //! - `verify`: whether all is as it was written
 //! - `tags`: what people call runs; `remove`: takes runs and experiments away; `running`: which `exp run` are at work
 //! - `lines`, `damage`: whole lines of files that others append to, and what is none
@@ -26,6 +26,7 @@ mod ingest;
 mod lines;
 mod query;
 mod rebuild;
+mod recent;
 mod register;
 pub mod remove;
 mod reports;
@@ -55,6 +56,7 @@ use crate::base::{
 };
 
 pub use query::Named;
+pub use recent::Recent;
 pub use rows::{Artifact, AttemptRow, Damage, ExperimentRow, Point, RunRow, Summary};
 pub use sql::Answer;
 pub use verify::{Verified, What};

@@ -5,6 +5,7 @@ pub mod format;
 pub mod progress;
 pub mod screen;
 pub mod table;
+pub mod watch;
 
 use std::{
     io::{ErrorKind, IsTerminal, Write},
@@ -42,9 +43,11 @@ pub fn print_json(value: &serde_json::Value) {
     print(&format!("{value:#}\n"));
 }
 
-/// Writes a line for people to standard error.
+/// Writes a line for people to standard error, or leaves it to the live view where that has the terminal.
 pub fn note(line: &str) {
-    show(&visible(line));
+    if !watch::said_instead(line) {
+        show(&visible(line));
+    }
 }
 
 /// The same with colours.
@@ -67,6 +70,7 @@ pub fn ask(question: &str) -> Option<bool> {
 
 /// Shows an error as every command ends with it: what was being done, why it failed, what to do.
 pub fn error(e: &Error) {
+    watch::yield_terminal().iter().for_each(|line| note(line));
     show(&paint(Colour::Red, "error: ", &visible(&e.to_string())));
     if let Some(hint) = &e.hint {
         show(&paint(Colour::Cyan, "hint: ", &visible(hint)));
@@ -93,5 +97,10 @@ fn paint(colour: Colour, word: &str, rest: &str) -> String {
 
 /// Whether bars and colour may be shown on standard error.
 pub fn is_fancy() -> bool {
-    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+    std::io::stderr().is_terminal() && has_colour()
+}
+
+/// Whether a terminal may be shown colour.
+pub fn has_colour() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }

@@ -4,5 +4,6 @@ mod common;
 mod damage;
 mod model;
 mod processes;
+mod recent;
 mod runs;
 mod skips;
