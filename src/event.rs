@@ -294,6 +294,13 @@ pub enum RunState {
         /// Updates done.
         step: u64,
     },
+    /// It fell behind the others of its sweep; continues from its last checkpoint where it is lifted.
+    Paused {
+        /// Updates done.
+        step: u64,
+        /// How it stood: `3rd of 9 at step 120: the best third goes on`.
+        why: String,
+    },
     /// Never started, on purpose.
     Skipped {
         /// Why.
@@ -310,14 +317,15 @@ impl RunState {
             Self::Done => "done",
             Self::Failed { .. } => "failed",
             Self::Interrupted { .. } => "interrupted",
+            Self::Paused { .. } => "paused",
             Self::Skipped { .. } => "skipped",
         }
     }
 
-    /// Why it failed or was skipped.
+    /// Why it failed, was paused or was skipped.
     pub fn why(&self) -> Option<&str> {
         match self {
-            Self::Failed { why } | Self::Skipped { why } => Some(why),
+            Self::Failed { why } | Self::Paused { why, .. } | Self::Skipped { why } => Some(why),
             _ => None,
         }
     }
@@ -344,6 +352,18 @@ pub enum Note {
         /// The run's last attempt then; 0 where there was none.
         attempt: u32,
         /// Why.
+        why: String,
+    },
+    /// The run fell behind the others of its sweep. It is gone on with where the sweep's rule lifts it, or by who asks for
+    /// it by name or by a spec without such a rule; a later attempt lifts this.
+    Paused {
+        /// When, in ms since the Unix epoch.
+        at: Millis,
+        /// The attempt that was stopped; the run's last one then.
+        attempt: u32,
+        /// The updates that it goes on from.
+        step: u64,
+        /// How it stood among the others.
         why: String,
     },
     /// A person asks whoever trains the run, or is about to, to stop. One that has not begun counts as skipped because of

@@ -162,7 +162,7 @@ fn outcome(now: &RunRow, before: &RunRow) -> Option<String> {
         (RunState::Done | RunState::Skipped { .. }, state) => {
             Some(format!("run {id} is {}: there is nothing to cancel", state.word()))
         }
-        (RunState::Failed { .. } | RunState::Interrupted { .. }, state) => {
+        (RunState::Failed { .. } | RunState::Interrupted { .. } | RunState::Paused { .. }, state) => {
             let other = "an `exp run` that was about to continue it will not";
             Some(format!("run {id} is {}, neither running nor queued; {other}", state.word()))
         }

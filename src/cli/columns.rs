@@ -23,7 +23,7 @@ pub struct Column {
     show: fn(&RunRow) -> String,
 }
 
-const STATES: &[&str] = &["queued", "running", "done", "failed", "interrupted", "skipped"];
+const STATES: &[&str] = &["queued", "running", "done", "failed", "interrupted", "paused", "skipped"];
 
 /// All of them.
 pub static COLUMNS: &[Column] = &[

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::search;
 use crate::{
     base::{Result, num},
     sched::{Outlook, Plan, PlannedRun, Reason, Takes, is_to_do},
@@ -85,6 +86,7 @@ pub fn plan(plan: &Plan, outlook: &Outlook) -> Value {
         "duplicates": plan.duplicates,
         "excluded": plan.excluded,
         "left_out": plan.left_out(),
+        "search": search::json(plan),
     })
 }
 
@@ -111,6 +113,8 @@ pub fn reason(r: &Reason) -> String {
         Reason::New => "new".into(),
         Reason::FailedBefore { why } => format!("failed before: {why}"),
         Reason::Interrupted { step } => format!("interrupted at step {step}"),
+        Reason::Paused { step, goes_on: true, .. } => format!("paused at step {step}, goes on"),
+        Reason::Paused { step, why, .. } => format!("paused at step {step}: {why}"),
         Reason::Done => "done already".into(),
         Reason::Elsewhere => "running elsewhere".into(),
         Reason::Skipped { why } => format!("skipped: {why}"),

@@ -24,6 +24,7 @@ mod rm;
 mod run;
 mod sample;
 mod schema;
+mod search;
 mod show;
 mod sql;
 mod store;

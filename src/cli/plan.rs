@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{
     current_store, json,
     run::{SpecArgs, notes},
+    search,
 };
 use crate::{
     base::{Error, Exit, Result, RunId, folders::Root},
@@ -51,6 +52,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     } else {
         ui::print(&table(&plan));
         ui::print(&totals(&plan, &outlook));
+        ui::print(&search::told(&plan));
         notes(&plan);
     }
     Ok(Exit::Done)
@@ -131,6 +133,8 @@ fn counts(plan: &Plan) -> Vec<(usize, &'static str)> {
         (count(|r| matches!(r, Reason::New)), "new"),
         (count(|r| matches!(r, Reason::Done)), "cached"),
         (count(|r| matches!(r, Reason::Interrupted { .. })), "to continue"),
+        (count(|r| matches!(r, Reason::Paused { goes_on: true, .. })), "paused, to continue"),
+        (count(|r| matches!(r, Reason::Paused { goes_on: false, .. })), "paused"),
         (count(|r| matches!(r, Reason::FailedBefore { .. })), "failed before"),
         (count(|r| matches!(r, Reason::Elsewhere)), "trained by another process"),
         (count(|r| matches!(r, Reason::Skipped { .. })), "skipped before"),

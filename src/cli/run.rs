@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{json, ls, report};
+use super::{json, ls, report, search};
 use crate::{
     base::{Exit, Result, RunId, clock, folders::Root, provenance::Provenance},
     event::{Expansion, RunState},
@@ -95,9 +95,9 @@ pub struct Args {
 }
 
 impl Args {
-    fn options(&self) -> sched::Options {
+    fn options(&self, plan: &sched::Plan) -> sched::Options {
         let jobs = self.jobs.map(|n| n as usize);
-        sched::Options { jobs, fail_fast: self.fail_fast, force: self.force }
+        sched::Options { jobs, fail_fast: self.fail_fast, force: self.force, search: plan.search.clone() }
     }
 }
 
@@ -124,7 +124,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         ui::note(&format!("{} removed, to keep to `checkpoint.max_bytes`", format::plural(trimmed, "checkpoint")));
     }
     notes(&plan);
-    let summary = train(root, &mut store, &plan.experiment, &plan.axes, &plan.runs, &args.options())?;
+    let summary = train(root, &mut store, &plan.experiment, &plan.axes, &plan.runs, &args.options(&plan))?;
 
     store.sync()?; // the index may have been lost meanwhile, and made again from the folders
     let rows = store.runs(Some(&plan.experiment))?;
@@ -135,6 +135,9 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     }
     if !summary.skipped.is_empty() {
         ui::note(&format!("{} skipped; `--force` tries them", format::plural(summary.skipped.len(), "run")));
+    }
+    if !summary.paused.is_empty() {
+        ui::note(&search::saved(&plan, &rows));
     }
     match summary.exit() {
         Exit::Interrupted => ui::note("interrupted; the same command continues"),
@@ -191,7 +194,7 @@ pub fn train(
 fn entry(run: &PlannedRun, axes: &[String], digits: usize) -> screen::Entry {
     let config = &run.frozen.config;
     let done = match run.reason {
-        Reason::Interrupted { step } => step,
+        Reason::Interrupted { step } | Reason::Paused { step, .. } => step,
         _ => 0,
     };
     screen::Entry {
@@ -218,6 +221,8 @@ fn opening(plan: &sched::Plan) -> String {
     let named = [
         (count(|r| matches!(r, Reason::Done)), "done already"),
         (count(|r| matches!(r, Reason::Interrupted { .. })), "to continue"),
+        (count(|r| matches!(r, Reason::Paused { goes_on: true, .. })), "paused, to continue"),
+        (count(|r| matches!(r, Reason::Paused { goes_on: false, .. })), "paused"),
         (count(|r| matches!(r, Reason::FailedBefore { .. })), "failed before, tried again"),
         (count(|r| matches!(r, Reason::Elsewhere)), "trained by another process"),
         (count(|r| matches!(r, Reason::Skipped { .. })), "skipped before"),

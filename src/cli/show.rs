@@ -50,6 +50,9 @@ fn head(root: &Root, row: &RunRow, imported: Option<&Imported>) -> String {
         RunState::Interrupted { step } => {
             format!("interrupted at step {step}; `exp resume {}` continues", row.id.short())
         }
+        RunState::Paused { step, why } => {
+            format!("paused at step {step}: {why}; `exp resume {}` continues", row.id.short())
+        }
         RunState::Failed { why } | RunState::Skipped { why } => format!("{}: {why}", row.state.word()),
         other => other.word().to_owned(),
     };

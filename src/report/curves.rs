@@ -22,12 +22,14 @@ pub struct Spread {
 pub struct Curves<'a> {
     /// The setting's value on each axis, as an index.
     pub at: Vec<usize>,
-    /// The runs that they are the mean of: those that are done; where there is none those that still can be and are at
-    /// least half as far as the furthest, since a mean ends where its first run ends; where there is none those that
-    /// failed.
+    /// The runs that they are the mean of: those that are done; where there is none those that still can be, or pause, and
+    /// are at least half as far as the furthest, since a mean ends where its first run ends; where there is none those
+    /// that failed.
     pub runs: Vec<&'a Run>,
     /// Whether these broke off for good.
     pub failed: bool,
+    /// Whether some of these pause, behind the others.
+    pub paused: bool,
     frame: &'a Frame,
     val: OnceCell<Vec<Spread>>,
     train: OnceCell<Vec<Spread>>,
@@ -43,14 +45,15 @@ impl<'a> Curves<'a> {
             setting.runs.iter().copied().filter(|r| r.has_data() && keep(r.left_out())).collect()
         };
         let done = with(|reason| reason.is_none());
-        let mut unfinished = with(|reason| reason == Some(LeftOut::Unfinished));
+        let mut unfinished = with(|reason| is_open(reason.as_ref()));
         let furthest = unfinished.iter().map(|r| r.row.step).max().unwrap_or(0);
         unfinished.retain(|r| 2 * r.row.step >= furthest);
-        let failed = with(|reason| reason.is_some() && reason != Some(LeftOut::Unfinished));
+        let failed = with(|reason| reason.is_some() && !is_open(reason.as_ref()));
         let runs = [done, unfinished, failed].into_iter().find(|r| !r.is_empty())?;
         Some(Self {
             at: setting.at.clone(),
-            failed: matches!(runs[0].left_out(), Some(reason) if reason != LeftOut::Unfinished),
+            failed: runs[0].left_out().is_some_and(|reason| !is_open(Some(&reason))),
+            paused: runs.iter().any(|run| run.left_out() == Some(LeftOut::Paused)),
             runs,
             frame,
             val: OnceCell::new(),
@@ -100,6 +103,11 @@ impl<'a> Curves<'a> {
         let found = self.seconds().binary_search_by_key(&step, |s| s.step).ok()?;
         Some(self.seconds()[found].mean)
     }
+}
+
+/// Whether a run that has no result can still come to one.
+fn is_open(reason: Option<&LeftOut>) -> bool {
+    matches!(reason, Some(LeftOut::Unfinished | LeftOut::Paused))
 }
 
 /// A run's validation loss minus its training loss at the steps that have both.

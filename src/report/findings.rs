@@ -84,6 +84,7 @@ fn endings(frame: &Frame) -> String {
         (count(|r| matches!(r, LeftOut::Failed(_))), "failed"),
         (count(|r| *r == LeftOut::NotFinite), "ended with a loss that is no finite number"),
         (count(|r| *r == LeftOut::Unfinished), "not finished"),
+        (count(|r| *r == LeftOut::Paused), "paused, behind the others"),
         (count(|r| matches!(r, LeftOut::Skipped(_))), "skipped"),
     ];
     let parts: Vec<String> = parts.iter().filter(|p| p.0 > 0).map(|(n, what)| format!("{n} {what}")).collect();
@@ -204,9 +205,13 @@ fn along(frame: &Frame, axis: usize, best: &Scored, scored: &[Scored]) -> Option
             place(worst)
         )
     };
-    let at_edge = |s: &Scored| s.setting.at[axis] == best.setting.at[axis];
+    // What pauses was tried, and was behind.
+    let paused = frame.runs.iter().filter(|run| run.left_out() == Some(LeftOut::Paused));
+    let paused = paused.filter(|run| held(frame, axis).all(|i| run.at[i] == best.setting.at[i]));
+    let tried: Vec<usize> = line.iter().map(|s| s.setting.at[axis]).chain(paused.map(|run| run.at[axis])).collect();
+    let at_edge = |edge: Option<&usize>| edge == Some(&best.setting.at[axis]);
     let is_number = swept.numbers().is_some() && line.len() > 2;
-    if is_number && (line.first().is_some_and(|s| at_edge(s)) || line.last().is_some_and(|s| at_edge(s))) {
+    if is_number && (at_edge(tried.iter().min()) || at_edge(tried.iter().max())) {
         text += "; the best value is at the edge of those tried";
     }
     if swept.path == "model.layers" {

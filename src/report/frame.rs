@@ -106,6 +106,8 @@ pub enum LeftOut {
     NotFinite,
     /// It is queued, running or interrupted.
     Unfinished,
+    /// It fell behind the others of its sweep, and pauses.
+    Paused,
     /// It was never meant to run.
     Skipped(String),
 }
@@ -307,6 +309,7 @@ impl Run {
             RunState::Done if self.row.last_val_loss.is_some_and(f64::is_finite) => None,
             RunState::Done => Some(LeftOut::NotFinite),
             RunState::Failed { why } => Some(LeftOut::Failed(why.clone())),
+            RunState::Paused { .. } => Some(LeftOut::Paused),
             RunState::Skipped { why } => Some(LeftOut::Skipped(why.clone())),
             RunState::Queued | RunState::Running { .. } | RunState::Interrupted { .. } => Some(LeftOut::Unfinished),
         }

@@ -127,9 +127,9 @@ fn overfits(frame: &Frame, best: &[usize]) -> Option<String> {
     ))
 }
 
-/// The values of which no run came to an end.
+/// The values of which no run came to an end. Those that pause could, and are another story.
 fn lost(frame: &Frame) -> Vec<String> {
-    let is_lost = |run: &&Run| !matches!(End::of(frame, run), End::Done | End::Unfinished);
+    let is_lost = |run: &&Run| !matches!(End::of(frame, run), End::Done | End::Unfinished | End::Paused);
     let mut out = Vec::new();
     for (axis, swept) in frame.axes.iter().enumerate() {
         for (at, runs) in frame.group(&[axis]) {

@@ -102,7 +102,8 @@ fn states(runs: &[&Run]) -> String {
     let word = |run: &Run| if run.left_out() == Some(LeftOut::NotFinite) { "diverged" } else { run.row.state.word() };
     if let [run] = runs {
         let (step, steps) = (run.row.step, run.row.config.train.steps);
-        let is_amid = matches!(run.row.state, RunState::Running { .. } | RunState::Interrupted { .. });
+        let is_amid =
+            matches!(run.row.state, RunState::Running { .. } | RunState::Interrupted { .. } | RunState::Paused { .. });
         return if is_amid { format!("{} at step {step} of {steps}", word(run)) } else { word(run).to_owned() };
     }
     let mut counts: Vec<(&str, usize)> = Vec::new();
@@ -124,7 +125,7 @@ pub fn without_result(frame: &Frame) -> String {
         LeftOut::Failed(why) => Some(format!("failed: {why}")),
         LeftOut::Skipped(why) => Some(format!("skipped: {why}")),
         LeftOut::NotFinite => Some(format!("diverged: its last validation loss is {}", number(run.row.last_val_loss?))),
-        LeftOut::Unfinished => None,
+        LeftOut::Paused | LeftOut::Unfinished => None,
     };
     let ended: Vec<(&Run, String)> = frame.runs.iter().filter_map(|r| Some((r, why(r)?))).collect();
     if ended.is_empty() {

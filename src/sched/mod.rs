@@ -1,9 +1,10 @@
 //! From the points of a sweep to trained runs: what is to be done and why ([`plan`]), in which order and what then
-//! (`queue`, pure), and the one loop that does it ([`dispatch`]).
+//! (`queue`, pure), which runs pause since they fall behind ([`prune`], pure), and the one loop that does it ([`dispatch`]).
 
 mod attempts;
 pub mod budget;
 mod cancels;
+mod curves;
 mod dispatch;
 mod every;
 mod here;
@@ -12,6 +13,7 @@ mod needs;
 mod outlook;
 mod plan;
 mod planner;
+pub mod prune;
 mod queue;
 pub mod signals;
 mod task;
@@ -35,6 +37,8 @@ pub struct Summary {
     pub queued: Vec<RunId>,
     /// Still trained by another process when a signal ended our waiting for it.
     pub elsewhere: Vec<RunId>,
+    /// Fallen behind the others, as the sweep's rule has it.
+    pub paused: Vec<RunId>,
     /// Left out on purpose.
     pub skipped: Vec<RunId>,
     /// Whether what is left to do is left because of a failure, of a run or of a device, and not because somebody asked.
@@ -43,7 +47,7 @@ pub struct Summary {
 
 impl Summary {
     /// The exit code: 130 where something was left to do because somebody asked for that, else 4 where something failed
-    /// or was left out, else 0.
+    /// or was left out, else 0. That runs pause which the sweep's own rule stopped is no failure.
     pub fn exit(&self) -> Exit {
         let has_any = |lists: &[&Vec<RunId>]| lists.iter().any(|runs| !runs.is_empty());
         match has_any(&[&self.interrupted, &self.queued, &self.elsewhere]) {

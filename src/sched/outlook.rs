@@ -86,9 +86,9 @@ impl Outlook {
     }
 }
 
-/// Whether a run is still to be done.
+/// Whether a run is still to be done: as things stand, where it pauses.
 pub fn is_to_do(run: &PlannedRun) -> bool {
-    !matches!(run.reason, Reason::Done | Reason::Skipped { .. })
+    !matches!(run.reason, Reason::Done | Reason::Skipped { .. } | Reason::Paused { goes_on: false, .. })
 }
 
 /// Bytes of the checkpoints that are kept of a run: the last ones and the best, of as many as are written.
@@ -149,7 +149,9 @@ impl<'a> Speeds<'a> {
             }
         };
         let left = match run.reason {
-            Reason::Interrupted { step } => 1.0 - step as f64 / config.train.steps.max(1) as f64,
+            Reason::Interrupted { step } | Reason::Paused { step, .. } => {
+                1.0 - step as f64 / config.train.steps.max(1) as f64
+            }
             _ => 1.0,
         };
         let seconds = |per_token: f64| left * tokens(config) * per_token + BESIDE;

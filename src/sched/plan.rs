@@ -5,14 +5,14 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::{budget, planner::Planner};
+use super::{budget, curves, planner::Planner};
 use crate::{
     base::{Error, Exit, Result, RunId, folders::Root},
     cost::Cost,
     data::{self, CorpusInfo},
     event::{CANCELLED, RunState},
     exec::device,
-    spec::{Sweep, expr::Expr, identity::FrozenRun, leaf},
+    spec::{Sweep, expr::Expr, identity::FrozenRun, leaf, search::Search},
     store::{RunRow, Store},
 };
 
@@ -30,6 +30,15 @@ pub enum Reason {
     Interrupted {
         /// Updates done.
         step: u64,
+    },
+    /// It fell behind the others of a sweep, and pauses. It goes on where the spec has no `search` any more.
+    Paused {
+        /// Updates done.
+        step: u64,
+        /// How it stood.
+        why: String,
+        /// Whether it goes on by what is known of the others now.
+        goes_on: bool,
     },
     /// It is done; nothing is to do.
     Done,
@@ -74,6 +83,8 @@ pub struct Plan {
     pub duplicates: usize,
     /// Points that the spec's `exclude` takes out.
     pub excluded: usize,
+    /// How runs are stopped that fall behind, where they are.
+    pub search: Option<Search>,
 }
 
 impl Plan {
@@ -127,12 +138,16 @@ pub fn plan_only(sweep: &Sweep, root: &Root, store: Option<&Store>, only: Option
             .hint("`exp plan` without it lists the points and their settings"));
     }
     budget::share_out(sweep, &mut runs, members.len())?;
+    if let (Some(search), Some(store)) = (&sweep.search, store) {
+        curves::keep_paused(&mut runs, store, search)?;
+    }
     Ok(Plan {
         experiment: sweep.experiment.clone(),
         axes: sweep.axes.clone(),
         spec: sweep.text.clone(),
         duplicates: sweep.points.len() - members.len(),
         excluded: sweep.excluded,
+        search: sweep.search.clone(),
         members,
         runs,
     })
@@ -171,6 +186,7 @@ pub(super) fn reason(state: Option<RunState>) -> Reason {
         Some(RunState::Skipped { why }) => Reason::Skipped { why },
         Some(RunState::Failed { why }) => Reason::FailedBefore { why },
         Some(RunState::Interrupted { step }) => Reason::Interrupted { step },
+        Some(RunState::Paused { step, why }) => Reason::Paused { step, why, goes_on: true },
         Some(RunState::Running { .. }) => Reason::Elsewhere,
         Some(RunState::Done) => Reason::Done,
     }

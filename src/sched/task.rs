@@ -17,7 +17,7 @@ use crate::{
 pub fn task(run: &PlannedRun, options: &Options) -> Task {
     let settings = &run.frozen.config.run;
     let from = match run.reason {
-        Reason::Interrupted { step } => Some(step),
+        Reason::Interrupted { step } | Reason::Paused { step, .. } => Some(step),
         _ => None,
     };
     let done = from.unwrap_or(0) as f64 / run.frozen.config.train.steps.max(1) as f64;
@@ -48,7 +48,8 @@ pub fn standing(run: &PlannedRun, options: &Options) -> Standing {
         Reason::Done => Standing::Ended(RunState::Done),
         Reason::Elsewhere => Standing::Elsewhere,
         Reason::Skipped { why } if !options.force => Standing::Ended(RunState::Skipped { why: why.clone() }),
-        Reason::Skipped { .. } => Standing::Waiting(Duration::ZERO),
+        Reason::Paused { why, .. } if options.search.is_some() => Standing::Paused { why: why.clone() },
+        Reason::Skipped { .. } | Reason::Paused { .. } => Standing::Waiting(Duration::ZERO),
         Reason::New | Reason::FailedBefore { .. } | Reason::Interrupted { .. } => Standing::Waiting(Duration::ZERO),
     }
 }

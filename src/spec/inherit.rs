@@ -163,6 +163,7 @@ impl Layer {
             seeds,
             exclude: self.exclude.or(base.exclude.map(loosened)),
             include: self.include.or(base.include),
+            search: self.search.or(base.search),
         }
     }
 }

@@ -16,6 +16,7 @@ use super::{
     kind::{EXACT, Kind},
     leaf::{self, GROUPS, Leaf},
     names::{self, Noun},
+    search::{self, Wish},
     source::{Fault, Place, Result},
     tree::{Content, Key, Node},
     values::{self, Reader},
@@ -23,8 +24,20 @@ use super::{
 };
 
 /// The keys of a spec beside groups and leaves.
-pub(super) const KEYS: [&str; 11] =
-    ["experiment", "base", "grid", "zip", "blocks", "derive", "exclude", "include", "samples", "sample_seed", "seeds"];
+pub(super) const KEYS: [&str; 12] = [
+    "experiment",
+    "base",
+    "grid",
+    "zip",
+    "blocks",
+    "derive",
+    "exclude",
+    "include",
+    "samples",
+    "sample_seed",
+    "seeds",
+    "search",
+];
 
 /// Of them, those that `--set` takes.
 const SETTABLE: [&str; 4] = ["experiment", "samples", "sample_seed", "seeds"];
@@ -144,6 +157,7 @@ pub(super) struct Layer {
     pub seeds: Option<Group>,
     pub exclude: Option<(Place, Vec<Exclusion>)>,
     pub include: Option<Vec<Entry>>,
+    pub search: Option<Wish>,
 }
 
 impl Layer {
@@ -258,6 +272,7 @@ impl Reader<'_> {
             }
             "exclude" => layer.exclude = Some((key.place.clone(), self.exclusions(node)?)),
             "include" => layer.include = Some(self.included(node)?),
+            "search" => layer.search = Some(search::read(key, node)?),
             _ => layer.seeds = Some(self.seeds(key, node)?),
         }
         Ok(())

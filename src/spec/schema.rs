@@ -9,6 +9,7 @@ use super::{
     layer::MOST,
     leaf::{self, GROUPS, Leaf},
     names::short,
+    search,
 };
 
 /// The schema (draft 2020-12).
@@ -100,6 +101,7 @@ fn own_keys() -> Map<String, Value> {
             ]}),
             "Repeats every point: 3 stands for `train.seed` 1, 2 and 3; a list is the seeds themselves.",
         ),
+        ("search", search::schema(), "Stops runs that fall behind: they pause at a checkpoint, and may go on later."),
     ];
     keys.into_iter().map(|(key, schema, text)| (key.to_owned(), described(schema, text))).collect()
 }

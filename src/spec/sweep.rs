@@ -15,6 +15,7 @@ use super::{
     layer::{Layer, MANY, MOST, Setting},
     leaf,
     points::{self, Origin, Row, plain, row},
+    search::Search,
     source::{Fault, Result},
 };
 use crate::base::{Error, Result as BaseResult};
@@ -33,6 +34,8 @@ pub struct Sweep {
     pub points: Vec<RunConfig>,
     /// Points of the grid that `exclude` took out.
     pub excluded: usize,
+    /// How runs are stopped that fall behind, where they are.
+    pub search: Option<Search>,
     /// The spec's own text.
     pub text: String,
     doing: String,
@@ -143,7 +146,9 @@ fn expand(whole: Whole, doing: String, most: usize) -> Result<Sweep> {
             return Err(blame(&conflict, point, &row(&layer, origin), &layer));
         }
     }
-    Ok(Sweep { experiment, axes: axes(&layer), points, excluded, text, doing, layer, order, origins })
+    let search = layer.search.as_ref().map(|wish| wish.suits(&points).map(|()| wish.search.clone()));
+    let search = search.transpose()?.flatten();
+    Ok(Sweep { experiment, axes: axes(&layer), points, excluded, search, text, doing, layer, order, origins })
 }
 
 /// An axis over a leaf that does not count for the id would make one run of all its points.

@@ -225,6 +225,12 @@ fn take_journal(index: &Transaction, root: &Root, folder: &RunFolder, known: &Kn
             )
             .map(drop),
         Note::Skipped { attempt, why, .. } => skipped(attempt, &why),
+        Note::Paused { attempt, step, why, .. } => index
+            .execute(
+                "UPDATE runs SET paused = :why, paused_step = :step, paused_attempt = :attempt WHERE run = :run",
+                named_params! { ":run": known.run, ":attempt": attempt, ":step": int(step), ":why": why },
+            )
+            .map(drop),
         Note::Cancelled { attempt: 0, .. } => skipped(0, CANCELLED),
         Note::Cancelled { .. } => Ok(()), // how it was left, its last attempt says
         Note::Removed { checkpoints, .. } => attempt::drop_checkpoints(index, known.run, &checkpoints),

@@ -26,7 +26,8 @@ const RUNS: &str = "
 SELECT runs.run, runs.id, runs.config, runs.step, runs.best_step, runs.best_val_loss, runs.last_val_loss,
        runs.tokens_per_second, runs.attempts, runs.created, ready.ready,
        runs.last_attempt, runs.skipped_attempt, runs.skipped,
-       last.outcome, last.gave_up, iif(last.outcome IS NULL, last.started, NULL)
+       last.outcome, last.gave_up, iif(last.outcome IS NULL, last.started, NULL),
+       runs.paused_attempt, runs.paused_step, runs.paused
 FROM runs
 LEFT JOIN attempts AS last  ON last.run  = runs.run AND last.attempt  = runs.last_attempt
 LEFT JOIN attempts AS ready ON ready.run = runs.run AND ready.attempt = runs.ready_attempt
@@ -194,7 +195,7 @@ impl Store {
         })?;
         let finish = |(mut row, known): (RunRow, Known)| {
             row.state = state::state(&self.root.run(&row.id), &row.config, &known)?;
-            if let RunState::Interrupted { step } = row.state {
+            if let RunState::Interrupted { step } | RunState::Paused { step, .. } = row.state {
                 row.step = step; // what lies beyond is logged, but will be done again
             }
             row.experiments = experiments.remove(&row.id).unwrap_or_default();

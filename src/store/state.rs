@@ -3,7 +3,7 @@
 
 use rusqlite::Row;
 
-use super::columns::from_json_option;
+use super::columns::{from_json_option, unsigned_option};
 use crate::{
     base::{Result, checkpoints, clock, folders::RunFolder, lease},
     event::{Outcome, RunState, Started},
@@ -39,20 +39,26 @@ pub struct Known {
     pub latest: Option<Latest>,
     /// Why nobody shall start it, where somebody said so after that attempt.
     pub skipped: Option<String>,
+    /// The step at which it pauses and why, where that was said after that attempt.
+    pub paused: Option<(u64, String)>,
 }
 
 impl Known {
-    /// From six columns, of which the first is the `at`-th: `last_attempt`, `skipped_attempt` and `skipped` of `runs`, and
-    /// those of its latest attempt.
+    /// From nine columns, of which the first is the `at`-th: `last_attempt`, `skipped_attempt` and `skipped` of `runs`,
+    /// those of its latest attempt, then `paused_attempt`, `paused_step` and `paused` of `runs`.
     pub fn from_row(row: &Row, at: usize) -> rusqlite::Result<Self> {
         let last: Option<u32> = row.get(at)?;
         let latest = last.map(|_| Latest::from_row(row, at + 3)).transpose()?;
-        let skipped_after: Option<u32> = row.get(at + 1)?;
-        let skipped = match skipped_after.is_some_and(|after| last.unwrap_or(0) <= after) {
-            true => row.get(at + 2)?,
+        // What was said after the latest attempt, whose number then stands in the column.
+        let holds = |at| -> rusqlite::Result<bool> {
+            Ok(row.get::<_, Option<u32>>(at)?.is_some_and(|after| last.unwrap_or(0) <= after))
+        };
+        let skipped = if holds(at + 1)? { row.get(at + 2)? } else { None };
+        let paused = match holds(at + 6)? {
+            true => unsigned_option(row, "paused_step")?.zip(row.get(at + 8)?),
             false => None,
         };
-        Ok(Self { latest, skipped })
+        Ok(Self { latest, skipped, paused })
     }
 }
 
@@ -67,6 +73,9 @@ pub fn state(folder: &RunFolder, config: &RunConfig, known: &Known) -> Result<Ru
     }
     if let Some(why) = &known.skipped {
         return Ok(RunState::Skipped { why: why.clone() });
+    }
+    if let Some((step, why)) = &known.paused {
+        return Ok(RunState::Paused { step: *step, why: why.clone() });
     }
     Ok(match latest {
         None => RunState::Queued,
@@ -98,7 +107,7 @@ mod tests {
         let folder = RunFolder::new(dir.path());
         let mut config = RunConfig::default();
         config.run.device = "cpu".into();
-        let known = |latest: Option<&Latest>| Known { latest: latest.cloned(), skipped: None };
+        let known = |latest: Option<&Latest>| Known { latest: latest.cloned(), ..Known::default() };
         let of = |latest: &Latest| state(&folder, &config, &known(Some(latest))).unwrap();
 
         let started = Started { device: "cuda:1".into(), at: 7, ..Started::default() };
@@ -114,6 +123,12 @@ mod tests {
         assert_eq!(of(&failed), RunState::Failed { why: "nan".into() });
         assert_eq!(of(&stopped), RunState::Interrupted { step: 9 });
         assert_eq!(of(&done), RunState::Done);
+        let paused = |latest: &Latest| Known { paused: Some((9, "last".into())), ..known(Some(latest)) };
+        let of_paused = |latest: &Latest| state(&folder, &config, &paused(latest)).unwrap();
+        for latest in [&silent, &failed, &stopped] {
+            assert_eq!(of_paused(latest), RunState::Paused { step: 9, why: "last".into() });
+        }
+        assert_eq!(of_paused(&done), RunState::Done, "what is done is done");
 
         let held = Lock::try_take(&folder.lock()).unwrap().unwrap();
         assert_eq!(of(&silent), RunState::Running { slot: "cuda:1".into(), since: 7 });

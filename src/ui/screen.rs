@@ -1,7 +1,10 @@
 //! What a person sees while a sweep runs: one overall bar and one per running run. Where standard error is no terminal,
 //! a line for each run that ends, and nothing else.
 
-use std::{collections::HashMap, time::Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Instant,
+};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -32,7 +35,9 @@ pub struct Screen {
     bars: HashMap<RunId, ProgressBar>,
     all: MultiProgress,
     overall: ProgressBar,
-    ended: usize,
+    /// Runs that need nothing more, as things stand; of them, those that pause.
+    ended: HashSet<RunId>,
+    paused: HashSet<RunId>,
     begun: Instant,
     /// Work done before this process began: it must not count towards the rate.
     before: f64,
@@ -50,7 +55,8 @@ impl Screen {
         overall.set_prefix(experiment.to_owned());
         let before = runs.iter().map(|r| r.done as f64 * r.weight).sum();
         let entries = runs.into_iter().map(|r| (r.id, r)).collect();
-        let screen = Self { entries, bars: HashMap::new(), all, overall, ended: 0, begun: Instant::now(), before };
+        let (bars, ended, paused) = (HashMap::new(), HashSet::new(), HashSet::new());
+        let screen = Self { entries, bars, all, overall, ended, paused, begun: Instant::now(), before };
         screen.show_overall();
         screen
     }
@@ -71,6 +77,8 @@ impl Screen {
     }
 
     fn start(&mut self, id: RunId, threads: usize, slot: &str) {
+        self.ended.remove(&id);
+        self.paused.remove(&id);
         let Some(entry) = self.entries.get(&id) else { return };
         let bar = self.all.add(ProgressBar::new(entry.steps.max(1)));
         bar.set_style(style("  {prefix} [{bar:12.dim}] {pos}/{len} {wide_msg}"));
@@ -103,16 +111,21 @@ impl Screen {
 
     fn end(&mut self, id: RunId, state: &RunState) {
         self.leave(id);
-        self.ended += 1;
+        self.ended.insert(id);
         let Some(entry) = self.entries.get_mut(&id) else { return };
         match state {
             RunState::Done => entry.done = entry.steps,
             RunState::Failed { .. } | RunState::Skipped { .. } => entry.steps = entry.done, // what it has left is no work any more
+            RunState::Paused { step, .. } => {
+                entry.done = *step;
+                self.paused.insert(id);
+            }
             _ => {}
         }
         let text = match state {
             RunState::Failed { why } => format!("failed       {}: {why}", entry.label),
             RunState::Interrupted { step } => format!("interrupted  {} after step {step}", entry.label),
+            RunState::Paused { why, .. } => format!("paused       {}: {why}", entry.label),
             RunState::Skipped { why } => format!("skipped      {}: {why}", entry.label),
             other => format!("{:<12} {}", other.word(), entry.label),
         };
@@ -121,7 +134,10 @@ impl Screen {
 
     fn show_overall(&self) {
         let work = |steps: fn(&Entry) -> u64| self.entries.values().map(|r| steps(r) as f64 * r.weight).sum::<f64>();
-        let (done, total) = (work(|r| r.done.min(r.steps)), work(|r| r.steps));
+        // What paused runs have left is no work as long as they pause.
+        let left = self.paused.iter().filter_map(|id| self.entries.get(id));
+        let left: f64 = left.map(|r| (r.steps - r.done.min(r.steps)) as f64 * r.weight).sum();
+        let (done, total) = (work(|r| r.done.min(r.steps)), work(|r| r.steps) - left);
         let share = if total > 0.0 { done / total } else { 1.0 };
         self.overall.set_position((share * PARTS as f64) as u64);
         let elapsed = self.begun.elapsed().as_secs_f64();
@@ -130,7 +146,7 @@ impl Screen {
         self.overall.set_message(format!(
             "{:3.0} %  {} of {} runs{}",
             share * 100.0,
-            self.ended,
+            self.ended.len(),
             self.entries.len(),
             left.unwrap_or_default()
         ));

@@ -59,7 +59,12 @@ fn tags_stand_in_the_folders_and_survive_the_index() {
     // An older version of `exp` takes the journal in, and passes over what it does not know.
     let index = rusqlite::Connection::open(home.lab.root.database()).unwrap();
     index
-        .execute_batch("DROP VIEW tag; DROP TABLE tags; DROP TABLE used; DROP TABLE reports; PRAGMA user_version = 3")
+        .execute_batch(
+            "DROP VIEW run; ALTER TABLE runs DROP COLUMN paused; ALTER TABLE runs DROP COLUMN paused_step;
+             ALTER TABLE runs DROP COLUMN paused_attempt; CREATE VIEW run AS SELECT id FROM runs;
+             DROP VIEW tag; DROP TABLE tags; DROP TABLE used; DROP TABLE reports;
+             PRAGMA user_version = 3",
+        )
         .unwrap();
     drop(index);
     assert_eq!(home.json(&["ls", "tiny"]), listed);

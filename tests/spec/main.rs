@@ -8,6 +8,7 @@ mod inheritance;
 mod presets;
 mod random;
 mod random_axes;
+mod stopping;
 mod sweeps;
 
 use std::{fs, path::Path};

@@ -37,6 +37,31 @@ fn a_skipped_run_is_one_until_it_is_tried_after_all() {
 }
 
 #[test]
+fn a_paused_run_is_one_until_it_is_gone_on_with() {
+    let (home, mut store, ids) = Home::with_runs(1);
+    let id = &ids[0];
+    let row = |store: &Store| store.run(id).unwrap().unwrap();
+    let paused = RunState::Paused { step: 40, why: "3rd of 9 at step 40: the best third goes on".into() };
+    let pause = |attempt| Note::Paused { at: 1, attempt, step: 40, why: paused.why().unwrap().into() };
+    home.append(id, 1, &[started(1), finished(Outcome::Interrupted { step: 40 })]);
+    store.note(id, &pause(1)).unwrap();
+    assert_eq!((row(&store).state, row(&store).step), (paused.clone(), 40));
+
+    let grown = dump(&home.root);
+    drop(store);
+    let mut store = Store::rebuild(&home.root).unwrap();
+    assert_eq!((row(&store).state, dump(&home.root)), (paused.clone(), grown), "the journal keeps it");
+    home.append(id, 2, &[started(2), finished(Outcome::Interrupted { step: 50 })]);
+    store.sync().unwrap();
+    assert_eq!(row(&store).state, RunState::Interrupted { step: 50 }, "a later attempt lifts it");
+    store.note(id, &pause(2)).unwrap();
+    assert_eq!(row(&store).state, paused);
+    home.append(id, 3, &[started(3), finished(Outcome::Done)]);
+    store.note(id, &pause(3)).unwrap();
+    assert_eq!(row(&store).state, RunState::Done, "what is done is done");
+}
+
+#[test]
 fn a_run_that_was_cancelled_before_it_began_is_skipped_and_another_is_as_its_attempt_left_it() {
     let (home, mut store, ids) = Home::with_runs(2);
     home.append(&ids[1], 1, &[started(1), finished(Outcome::Interrupted { step: 9 })]);

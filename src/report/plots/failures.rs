@@ -1,4 +1,5 @@
-//! `failures`: where on the grid runs gave up, ran out of memory, left the finite numbers or were never meant to run.
+//! `failures`: where on the grid runs gave up, ran out of memory, left the finite numbers, fell behind and pause, or were
+//! never meant to run.
 
 use super::{
     super::{
@@ -24,8 +25,10 @@ pub enum End {
     OutOfMemory,
     /// It failed otherwise.
     Failed,
-    /// It was not run, or stopped since others did better.
+    /// It was not run.
     Skipped,
+    /// It pauses since others did better.
+    Paused,
     /// It is not finished.
     Unfinished,
     /// It is done.
@@ -33,8 +36,8 @@ pub enum End {
 }
 
 impl End {
-    const ALL: [Self; 6] =
-        [Self::NotFinite, Self::OutOfMemory, Self::Failed, Self::Skipped, Self::Unfinished, Self::Done];
+    const ALL: [Self; 7] =
+        [Self::NotFinite, Self::OutOfMemory, Self::Failed, Self::Skipped, Self::Paused, Self::Unfinished, Self::Done];
 
     /// How a run ended, by its state and the words of its failure.
     pub fn of(frame: &Frame, run: &Run) -> Self {
@@ -42,6 +45,7 @@ impl End {
             Ok(_) => Self::Done,
             Err(LeftOut::NotFinite) => Self::NotFinite,
             Err(LeftOut::Unfinished) => Self::Unfinished,
+            Err(LeftOut::Paused) => Self::Paused,
             Err(LeftOut::Skipped(_)) => Self::Skipped,
             Err(LeftOut::Failed(why)) => {
                 let why = why.to_lowercase();
@@ -63,7 +67,8 @@ impl End {
             Self::NotFinite => "loss no finite number",
             Self::OutOfMemory => "out of memory",
             Self::Failed => "failed otherwise",
-            Self::Skipped => "skipped or pruned",
+            Self::Skipped => "skipped",
+            Self::Paused => "paused, behind the others",
             Self::Unfinished => "not finished",
             Self::Done => "done",
         }
@@ -76,6 +81,7 @@ impl End {
             Self::OutOfMemory => "OOM",
             Self::Failed => "failed",
             Self::Skipped => "skipped",
+            Self::Paused => "paused",
             Self::Unfinished => "open",
             Self::Done => "done",
         }
@@ -86,7 +92,8 @@ impl End {
             Self::NotFinite => Ink::Color(1),
             Self::OutOfMemory => Ink::Color(3),
             Self::Failed => Ink::Color(4),
-            Self::Skipped => Ink::Neutral,
+            Self::Skipped => Ink::Color(6),
+            Self::Paused => Ink::Neutral,
             Self::Unfinished => Ink::Color(5),
             Self::Done => Ink::Color(2),
         }
@@ -175,6 +182,8 @@ fn cell(frame: &Frame, at: &[usize], runs: &[&Run]) -> Cell {
     let found: Vec<(End, usize)> = End::ALL.into_iter().map(|end| (end, count(end))).filter(|f| f.1 > 0).collect();
     let worst = found.iter().filter(|(end, _)| *end != End::Done).max_by_key(|(end, n)| (*n, std::cmp::Reverse(*end)));
     let fill = match worst {
+        // What pauses is where it should be, and asks for no attention.
+        Some((End::Paused, n)) => Fill::Ink(End::Paused.ink(), 0.1 + 0.2 * *n as f64 / runs.len() as f64),
         Some((end, n)) => Fill::Ink(end.ink(), 0.2 + 0.55 * *n as f64 / runs.len() as f64),
         None => Fill::Ink(End::Done.ink(), 0.18),
     };

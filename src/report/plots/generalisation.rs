@@ -36,7 +36,8 @@ impl Plot for Generalisation {
         }
         let y = Axis::new(format!("validation loss − training loss ({})", frame.unit.words()), Scale::Linear);
         let (mut panels, no_room) = lines::panels(frame, &curves, of, &y, Line::Thin, |panel, line, curves| {
-            let Some(best) = at_best(curves) else { return };
+            // Where runs pause, the lowest so far says nothing of overfitting.
+            let Some(best) = at_best(curves).filter(|_| !curves.paused) else { return };
             let mut mark = Series::new("", Ink::Color(line.color), Line::None, true);
             mark.name = format!("{}, best validation loss", line.label).trim_start_matches(", ").to_owned();
             mark.points = vec![(best.step as f64, best.mean)];

@@ -246,11 +246,12 @@ fn timing(curves: &[Curves]) -> String {
 fn not_done(curves: &[Curves], frame: &Frame) -> String {
     let (n, why) = notes::no_result(frame);
     let failed = if curves.iter().any(|c| c.failed) { "; × marks where failed runs break off" } else { "" };
+    let paused = if curves.iter().any(|c| c.paused) { ", to where they pause" } else { "" };
     match n {
         0 => String::new(),
         n => format!(
             "{n} of {} not done: {why}. Where no run of a setting is done, those that got furthest are \
-             drawn{failed}.",
+             drawn{paused}{failed}.",
             numbers::several(frame.runs.len(), "run")
         ),
     }

@@ -69,7 +69,11 @@ pub fn figure(
         (a, b) if a == b => format!("Lines: means over seeds (n = {a}); band: lowest to highest seed."),
         (a, b) => format!("Lines: means over seeds (n = {a} to {b}); band: lowest to highest seed."),
     };
-    let first = [format!("{} {reading}", notes::experiment(frame)), names::legend(frame)];
+    let paused = match curves.iter().any(|c| c.paused) {
+        true => "Where no run of a setting is done, its line ends where its runs pause.".to_owned(),
+        false => String::new(),
+    };
+    let first = [format!("{} {reading}", notes::experiment(frame)), names::legend(frame), paused];
     let notes = first.into_iter().chain(notes).chain([notes::no_room(no_room)]).filter(|n| !n.is_empty());
     Figure { title: title.to_owned(), rows: super::arrange(panels), forest: None, notes: notes.collect() }
 }

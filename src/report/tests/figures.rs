@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{
-    super::{figure::*, frame::LeftOut},
+    super::{figure::*, findings, frame::LeftOut},
     *,
 };
 
@@ -256,6 +256,38 @@ fn what_is_not_done_is_drawn_as_far_as_it_goes() {
     let curves = figure(&frame, "learning_curves");
     assert_eq!(series(panels(&curves)[0], "2 layers").points.last().unwrap().0, 200.0);
     assert!(frame.runs.iter().all(|r| frame.result(r) == Err(LeftOut::Unfinished)));
+}
+
+#[test]
+fn runs_that_pause_are_drawn_as_far_as_they_came_and_compared_with_nothing() {
+    let paused = RunState::Paused { step: 240, why: "2nd of 3 at step 240: the best third goes on".into() };
+    let axes = [("train.lr", values(&[1e-4, 1e-3, 1e-2]))];
+    let frame = edited(grid("s", &axes, 1, &[]), |i, run| {
+        if i == 1 {
+            cut(run, 240, paused.clone())
+        }
+    });
+    let curves = figure(&frame, "learning_curves");
+    let panel = panels(&curves)[0];
+    assert_eq!(series(panel, "lr 1e-3").points.last().unwrap().0, 200.0);
+    assert!(panel.gaps.is_empty() && curves.notes.iter().any(|n| n.contains("to where they pause")));
+    let compared = figure(&frame, "loss_vs_lr");
+    assert!(panels(&compared)[0].series[0].points[1].1.is_nan(), "what it had by then is not its result");
+    let gap = figure(&frame, "generalisation");
+    let marked =
+        panels(&gap)[0].series.iter().filter(|s| s.name.contains("best validation loss") && !s.points.is_empty());
+    assert_eq!(marked.count(), 2);
+    // The best of those that are done, 2e-3, lies within what was tried.
+    let axes = [("train.lr", values(&[2e-4, 5e-4, 1e-3, 2e-3, 5e-3]))];
+    let without_last = |state: &RunState| {
+        findings::text(&edited(grid("s", &axes, 1, &[]), |i, run| {
+            if i == 4 {
+                cut(run, 240, state.clone())
+            }
+        }))
+    };
+    let edge = "the best value is at the edge of those tried";
+    assert!(without_last(&failed("no")).contains(edge) && !without_last(&paused).contains(edge));
 }
 
 #[test]

@@ -183,7 +183,8 @@ fn the_map_of_failures_tells_how_runs_ended() {
         2 => cut(run, 100, failed("the loss is nan at step 101")),
         3 => run.row.last_val_loss = Some(f64::NAN),
         6 | 7 => cut(run, 0, failed("CUDA_ERROR_OUT_OF_MEMORY: out of memory")),
-        4 => cut(run, 10, RunState::Skipped { why: "pruned at step 10".into() }),
+        4 => cut(run, 10, RunState::Skipped { why: "needs more than a run that ran out of memory".into() }),
+        5 => cut(run, 10, RunState::Paused { step: 10, why: "3rd of 3 at step 10".into() }),
         _ => {}
     });
     let figure = figure(&frame, "failures");
@@ -191,10 +192,10 @@ fn the_map_of_failures_tells_how_runs_ended() {
     let lines = |x: usize, y: usize| &panel.cells.iter().find(|c| (c.x, c.y) == (x, y)).unwrap().lines;
     assert_eq!(lines(0, 0), &["2 done"]);
     assert_eq!(lines(0, 1), &["2 NaN"]);
-    assert_eq!(lines(1, 0), &["1 skipped", "1 done"]);
+    assert_eq!(lines(1, 0), &["1 skipped", "1 paused"]);
     assert_eq!(lines(1, 1), &["2 OOM"]);
     let words: Vec<&str> = panel.swatches.iter().map(|m| m.label.as_str()).collect();
-    assert_eq!(words, ["loss no finite number", "out of memory", "skipped or pruned", "done"]);
+    assert_eq!(words, ["loss no finite number", "out of memory", "skipped", "paused, behind the others", "done"]);
     let text = findings::text(&frame);
     assert!(
         text.contains("No run with lr 0.01 came to an end: all 4 were lost (loss no finite number, out of memory)."),

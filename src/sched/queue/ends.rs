@@ -36,7 +36,8 @@ impl Queue {
                         *overdue = Stopping::Asked(now);
                         actions.push(Action::Stop { run });
                     }
-                    for (stopping, grace) in [(overdue, GRACE), (&mut entry.cancelled, CANCEL_GRACE)] {
+                    let stops = [(overdue, GRACE), (&mut entry.pausing, GRACE), (&mut entry.cancelled, CANCEL_GRACE)];
+                    for (stopping, grace) in stops {
                         if matches!(*stopping, Stopping::Asked(at) if now >= at + grace) {
                             *stopping = Stopping::Killed;
                             actions.push(Action::Kill { run });
@@ -47,7 +48,7 @@ impl Queue {
                     let waited = |at| now >= at + CANCEL_ELSEWHERE;
                     left.extend(matches!(entry.cancelled, Stopping::Asked(at) if waited(at)).then_some(run));
                 }
-                Standing::Waiting(_) | Standing::Starting(_) | Standing::Ended(_) => {}
+                Standing::Waiting(_) | Standing::Starting(_) | Standing::Paused { .. } | Standing::Ended(_) => {}
             }
         }
         left.into_iter().for_each(|run| self.leave(run, actions));
@@ -60,7 +61,7 @@ impl Queue {
         match entry.standing {
             Standing::Waiting(_) => self.leave(run, actions),
             Standing::Running { .. } => actions.push(Action::Stop { run }),
-            Standing::Starting(_) | Standing::Elsewhere | Standing::Ended(_) => {}
+            Standing::Starting(_) | Standing::Elsewhere | Standing::Paused { .. } | Standing::Ended(_) => {}
         }
     }
 
@@ -75,6 +76,8 @@ impl Queue {
     }
 
     pub(super) fn settled(&mut self, now: Duration, run: RunId, state: RunState, actions: &mut Vec<Action>) {
+        self.is_news = true; // where it waits from now on, that is not judged yet
+        let has_pruner = self.pruner.is_some();
         let Some(entry) = self.entry(run) else { return };
         if !matches!(entry.standing, Standing::Starting(_) | Standing::Elsewhere) {
             return;
@@ -87,6 +90,13 @@ impl Queue {
                 return self.end(run, state, actions);
             }
             RunState::Interrupted { step } => entry.task.from = Some(step),
+            RunState::Paused { step, why } => {
+                entry.task.from = Some(step);
+                if has_pruner {
+                    entry.standing = Standing::Paused { why: why.clone() };
+                    return actions.push(Action::Report { run, state: RunState::Paused { step, why } });
+                }
+            }
             RunState::Queued => {}
         }
         entry.standing = Standing::Waiting(now);
@@ -120,6 +130,11 @@ impl Queue {
             }
             Ended::Finished(Outcome::Interrupted { step }) if entry.is_cancelled() => RunState::Interrupted { step },
             Ended::Died { step, .. } if entry.is_cancelled() => RunState::Interrupted { step },
+            Ended::Finished(Outcome::Interrupted { step }) | Ended::Died { step, .. } if entry.is_pausing() => {
+                entry.task.from = Some(step);
+                let why = std::mem::take(&mut entry.behind);
+                return self.pause(run, why, actions);
+            }
             Ended::Finished(Outcome::Interrupted { .. }) | Ended::Died { .. } if entry.is_overdue() => {
                 let limit = entry.task.timeout.unwrap_or_default().as_secs_f64();
                 return self.give_up(run, format!("timed out after {limit} s"), actions);
@@ -150,7 +165,7 @@ impl Queue {
             _ => return,
         };
         let Some(at) = entry.share().map(|share| share.place) else { return };
-        let was_asked = halted || entry.is_cancelled() || entry.is_overdue();
+        let was_asked = halted || entry.is_stopping();
         let place = &mut self.places[at];
         let why = match ended {
             Ended::Elsewhere => return,

@@ -10,8 +10,10 @@
 //!     └──Settled: unfinished── Elsewhere ◄─┘ ──Settled: done, failed──► Ended
 //! ```
 //!
-//! Here is what is started; [`ends`] has how it comes to an end, [`place`] the devices, [`memory`] what runs need of theirs,
-//! [`waits`] how those are waited for that others hold.
+//! In a sweep that stops what loses, a run also comes from Waiting and Running to Paused, and from there back to Waiting.
+//!
+//! Here is what is started; [`ends`] has how it comes to an end, [`pauses`] what pauses and goes on, [`place`] the devices,
+//! [`memory`] what runs need of theirs, [`waits`] how those are waited for that others hold.
 //!
 //! A run that comes next and lacks nothing but memory holds the device back: nothing after it is started there until it
 //! fits, or is alone. Otherwise small runs would keep a large one waiting to the end of the sweep, where it would be left
@@ -19,6 +21,7 @@
 
 mod ends;
 mod memory;
+mod pauses;
 mod place;
 mod waits;
 
@@ -32,7 +35,7 @@ use self::{
     memory::Correction,
     place::{Load, Place, Share},
 };
-use super::{Summary, needs::Needs};
+use super::{Summary, needs::Needs, prune::Pruner};
 use crate::{
     base::RunId,
     event::{CANCELLED, RunState},
@@ -86,6 +89,11 @@ pub enum Standing {
     },
     /// Another process trains it.
     Elsewhere,
+    /// It fell behind, and waits to be lifted.
+    Paused {
+        /// How it stood.
+        why: String,
+    },
     /// It needs nothing any more.
     Ended(RunState),
 }
@@ -120,6 +128,8 @@ pub enum Input {
     Ended { run: RunId, ended: Ended },
     /// A run that is done needed so many bytes of its device's memory.
     Measured { run: RunId, bytes: u64 },
+    /// All that is known by now of the metric that decides which runs go on: values by step, in ascending steps.
+    Learned { run: RunId, values: Vec<(u64, f64)> },
     /// A person asks for that run to stop, wherever it is trained.
     Cancelled { run: RunId },
     /// No other process trains the run any more, and this is how it was left.
@@ -140,6 +150,8 @@ pub enum Action {
     GiveUp { run: RunId, why: String },
     /// Put on record why it is not to be started.
     Skip { run: RunId, why: String },
+    /// Put on record that it pauses, and how it stood.
+    Pause { run: RunId, why: String },
     /// Tell that another process trains it.
     Await { run: RunId },
     /// Tell how it ended.
@@ -163,6 +175,11 @@ struct Entry {
     deaths: u32,
     /// Whether a person cancelled it.
     cancelled: Stopping,
+    /// Whether its worker is to stop since it fell behind, and how it stood then.
+    pausing: Stopping,
+    behind: String,
+    /// How far it had come when it was last let go on.
+    passed: Option<u64>,
     /// Whether another run was on its device with it: one of ours, or of another sweep that came before it.
     had_company: bool,
     /// Whether it is to have its device for itself.
@@ -171,7 +188,8 @@ struct Entry {
 
 impl Entry {
     fn new(task: Task, standing: Standing) -> Self {
-        Self { task, standing, deaths: 0, cancelled: Stopping::No, had_company: false, alone: false }
+        let (cancelled, pausing, behind, passed) = (Stopping::No, Stopping::No, String::new(), None);
+        Self { task, standing, deaths: 0, cancelled, pausing, behind, passed, had_company: false, alone: false }
     }
 
     fn share(&self) -> Option<Share> {
@@ -193,6 +211,15 @@ impl Entry {
         self.cancelled != Stopping::No
     }
 
+    fn is_pausing(&self) -> bool {
+        self.pausing != Stopping::No
+    }
+
+    /// Whether its worker was asked to leave already.
+    fn is_stopping(&self) -> bool {
+        self.is_cancelled() || self.is_pausing() || self.is_overdue()
+    }
+
     fn is_overdue(&self) -> bool {
         matches!(self.standing, Standing::Running { overdue: Stopping::Asked(_) | Stopping::Killed, .. })
     }
@@ -212,6 +239,10 @@ pub struct Queue {
     asked: bool,
     /// Whether the first run that fails stops the others.
     fail_fast: bool,
+    /// What stops runs that fall behind, where the sweep asks for that.
+    pruner: Option<Pruner>,
+    /// Whether the pruner was told something new since it was last asked.
+    is_news: bool,
 }
 
 impl Queue {
@@ -236,12 +267,19 @@ impl Queue {
         }
         let index = entries.iter().enumerate().map(|(at, entry)| (entry.task.run, at)).collect();
         let correction = Correction::default();
-        Self { entries, index, order, places, correction, halt: Halt::No, asked: false, fail_fast: false }
+        let (halt, pruner, is_news) = (Halt::No, None, true);
+        Self { entries, index, order, places, correction, halt, asked: false, fail_fast: false, pruner, is_news }
     }
 
     /// Whether the first run that fails for good stops the others.
     pub fn fail_fast(mut self, is_so: bool) -> Self {
         self.fail_fast = is_so;
+        self
+    }
+
+    /// Stops runs that fall behind. The pruner knows the runs in the order in which the queue was given them.
+    pub fn pruner(mut self, pruner: Option<Pruner>) -> Self {
+        self.pruner = pruner;
         self
     }
 
@@ -271,10 +309,12 @@ impl Queue {
             Input::Elsewhere { run } => self.elsewhere(run, &mut actions),
             Input::Ended { run, ended } => self.ended(now, run, ended, &mut actions),
             Input::Measured { run, bytes } => self.measured(run, bytes, &mut actions),
+            Input::Learned { run, values } => self.learned(run, &values),
             Input::Cancelled { run } => self.cancel(now, run, &mut actions),
             Input::Settled { run, state } => self.settled(now, run, state, &mut actions),
         }
         if self.halt == Halt::No {
+            self.judge(now, &mut actions);
             self.fill(now, &mut actions);
         }
         actions
@@ -283,7 +323,7 @@ impl Queue {
     /// Whether nothing is left to do, or, after a stop request, to wait for.
     pub fn is_over(&self) -> bool {
         let idle = |entry: &Entry| match entry.standing {
-            Standing::Ended(_) => true,
+            Standing::Ended(_) | Standing::Paused { .. } => true,
             Standing::Waiting(_) => self.halt != Halt::No || self.is_stranded(&entry.task),
             Standing::Elsewhere => self.halt != Halt::No,
             Standing::Starting(_) | Standing::Running { .. } => false,
@@ -309,6 +349,7 @@ impl Queue {
                 Standing::Ended(RunState::Skipped { .. }) => &mut summary.skipped,
                 Standing::Ended(_) => &mut summary.failed,
                 Standing::Elsewhere => &mut summary.elsewhere,
+                Standing::Paused { .. } => &mut summary.paused,
                 _ if task.from.is_some() => &mut summary.interrupted,
                 _ => &mut summary.queued,
             };
@@ -406,6 +447,7 @@ impl Queue {
             let share = Share { threads, ..share };
             entry.standing = Standing::Running { share, since: now, overdue: Stopping::No };
             entry.had_company = company;
+            entry.pausing = Stopping::No;
             if entry.is_cancelled() {
                 entry.cancelled = Stopping::Asked(now);
                 actions.push(Action::Stop { run });

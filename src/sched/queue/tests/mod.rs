@@ -2,6 +2,7 @@
 
 mod ends;
 mod memory;
+mod pauses;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -365,7 +366,11 @@ impl World {
                     Action::Say(what) => {
                         self.aside.extend(what.split_once(" is set aside").map(|(at, _)| at.to_owned()))
                     }
-                    Action::GiveUp { .. } | Action::Skip { .. } | Action::Await { .. } | Action::Report { .. } => {}
+                    Action::GiveUp { .. }
+                    | Action::Skip { .. }
+                    | Action::Pause { .. }
+                    | Action::Await { .. }
+                    | Action::Report { .. } => {}
                 }
             }
             if is_signal && self.signals == 0 {

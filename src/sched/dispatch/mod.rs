@@ -5,37 +5,38 @@
 //! workers, signals, clock ──Input──► Queue ──Action──► executor, slots, store, observer
 //! ```
 
+mod records;
+
 use std::{
     collections::{BTreeMap, VecDeque},
-    io::ErrorKind,
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     time::{Duration, Instant},
 };
 
 use super::{
     PlannedRun, Summary,
-    attempts::{known_attempt, last_attempt, spend},
+    attempts::{known_attempt, last_attempt},
     cancels::Cancels,
+    curves,
     every::Every,
     here::Here,
     queue::{Action, Input, Queue, Standing},
     signals::{self, Signals},
-    task::{kept, standing, task},
+    task::{standing, task},
 };
 use crate::{
     base::{
         Error, Result, RunId, checkpoints, clock,
-        files::{self, Lock},
         folders::Root,
         lease::{Holder, Sight, Watch},
     },
-    event::{Note, Observer, Progress, RunState},
+    event::{Event, Note, Observer, Progress, RunState},
     exec::{
         self, Executor, Failure, Handle, Job, Message, Process, Slot, Slots,
         device::{Devices, ThisMachine},
         slots::Need,
     },
-    spec::identity::FrozenRun,
+    spec::{identity::FrozenRun, search::Search},
     store::Store,
 };
 
@@ -64,6 +65,8 @@ pub struct Options {
     pub fail_fast: bool,
     /// Runs are tried that were skipped, and those that need more than one that ran out of memory.
     pub force: bool,
+    /// How runs are stopped that fall behind the others; without it, those go on that were stopped so before.
+    pub search: Option<Search>,
 }
 
 /// What a sweep is carried out with.
@@ -113,6 +116,8 @@ pub fn dispatch_on(
     let tasks = runs.iter().map(|run| (task(run, options), standing(run, options))).collect();
     let (sender, messages) = channel();
     let queue = Queue::new(tasks, here.devices(), options.jobs).fail_fast(options.fail_fast);
+    let pruner = options.search.as_ref().map(|search| curves::pruner(runs, store, search)).transpose()?;
+    let queue = queue.pruner(pruner);
     if let Some(curbed) = queue.curbed(options.jobs) {
         observer.see(&Progress::Message(curbed));
     }
@@ -126,6 +131,7 @@ pub fn dispatch_on(
         budgets: runs.iter().filter_map(|run| Some((run.frozen.id, run.checkpoint_bytes?))).collect(),
         planned: runs.iter().map(|run| (run.frozen.id, &run.frozen)).collect(),
         known: runs.iter().map(|run| Ok((run.frozen.id, known_attempt(run, root)?))).collect::<Result<_>>()?,
+        metric: options.search.as_ref().map(|search| search.metric),
         index_error: None,
         begun: Instant::now(),
         executor,
@@ -162,6 +168,8 @@ struct Dispatcher<'a> {
     /// The last attempt at each run that we know of, ours included: a later one was made by another process. One of ours
     /// may have no folder, where its worker died before it made one.
     known: BTreeMap<RunId, u32>,
+    /// The metric that decides which runs go on, where they are stopped that fall behind.
+    metric: Option<&'static str>,
     index_error: Option<Error>,
     begun: Instant,
     executor: &'a dyn Executor,
@@ -177,6 +185,9 @@ impl Dispatcher<'_> {
         let mut signals = Signals::listen()?;
         self.store.set_patience(INDEX)?;
         self.learn_from_what_is_done()?;
+        if self.metric.is_some() {
+            self.feed(Input::Tick)?; // of runs that pause one may be lifted: then there is something to do
+        }
         let (mut ticks, mut looks, mut ingests) = (Every::new(TICK), Every::new(LOOK), Every::new(INGEST));
         while !self.queue.is_over() {
             if ticks.is_due() {
@@ -187,8 +198,7 @@ impl Dispatcher<'_> {
                 self.look_after_ours()?;
             }
             if ingests.is_due() {
-                let running: Vec<RunId> = self.active.keys().copied().collect();
-                running.iter().for_each(|run| self.ingest(run));
+                self.take_in()?;
             }
             match self.messages.recv_timeout(ticks.left()) {
                 Ok(message) => self.receive(message)?,
@@ -202,6 +212,10 @@ impl Dispatcher<'_> {
             }
         }
         self.store.set_patience(LAST)?;
+        for (run, why) in self.queue.standing_otherwise() {
+            let noted = self.pause(&run, why);
+            self.index(noted);
+        }
         // What the index missed stands in the folders: where it can take all in by now, nothing is lost.
         match self.index_error.take() {
             Some(error) if self.store.sync().is_err() => Err(error),
@@ -218,7 +232,14 @@ impl Dispatcher<'_> {
 
     fn receive(&mut self, message: Message) -> Result<()> {
         match message {
-            Message::Event { run, event } => self.observer.see(&Progress::Event { run, event }),
+            Message::Event { run, event } => {
+                let is_eval = matches!(event, Event::Eval(_));
+                self.observer.see(&Progress::Event { run, event });
+                if is_eval && self.metric.is_some() {
+                    self.ingest(&run);
+                    self.compare(&run)?;
+                }
+            }
             Message::Ended { run, ended } => {
                 self.active.remove(&run);
                 self.ingest(&run);
@@ -227,32 +248,13 @@ impl Dispatcher<'_> {
                     self.feed(Input::Cancelled { run })?;
                 }
                 self.learn_from(&run)?;
+                self.compare(&run)?;
                 // Whatever comes next: nobody trains it now.
                 self.observer.see(&Progress::Left { run });
                 self.feed(Input::Ended { run, ended })?;
             }
         }
         Ok(())
-    }
-
-    /// Tells the queue what memory the run's last attempt took, where that is known.
-    fn learn_from(&mut self, run: &RunId) -> Result<()> {
-        let attempt = self.known.get(run).copied().unwrap_or(0);
-        match exec::peak_of_done(&self.root.run(run), attempt) {
-            Some(bytes) => self.feed(Input::Measured { run: *run, bytes }),
-            None => Ok(()),
-        }
-    }
-
-    /// The same for runs that were done before, where there are others to do; a few tell enough.
-    fn learn_from_what_is_done(&mut self) -> Result<()> {
-        if self.queue.is_over() {
-            return Ok(());
-        }
-        let is_done = |standing: &Standing| *standing == Standing::Ended(RunState::Done);
-        let done = self.queue.standings().filter(|(_, standing)| is_done(standing)).map(|(run, _)| run);
-        let some: Vec<RunId> = done.take(TELL_ENOUGH).collect();
-        some.iter().try_for_each(|run| self.learn_from(run))
     }
 
     /// Looks whether runs of other processes have been let go or can be taken over, and whether somebody cancelled any.
@@ -284,6 +286,7 @@ impl Dispatcher<'_> {
                 }
                 _ => self.catch_up(&run)?,
             };
+            self.compare(&run)?;
             self.feed(Input::Settled { run, state })?;
         }
         Ok(())
@@ -349,6 +352,10 @@ impl Dispatcher<'_> {
                     .and_then(|attempt| self.store.note(&run, &Note::Skipped { at: clock::now(), attempt, why }));
                 self.index(noted);
             }
+            Action::Pause { run, why } => {
+                let noted = self.pause(&run, why);
+                self.index(noted);
+            }
             Action::Await { run } => self.observer.see(&Progress::Elsewhere { run }),
             Action::Report { run, state } => self.observer.see(&Progress::Ended { run, state }),
             Action::Say(message) => self.observer.see(&Progress::Message(message)),
@@ -395,74 +402,5 @@ impl Dispatcher<'_> {
         self.observer.see(&Progress::Started { run, attempt: job.attempt, slot: slot.device.clone(), threads });
         self.active.insert(run, Active { handle, seizes: job.seize, stale: false, _slot: slot });
         Ok(Input::Granted { run, threads, company })
-    }
-
-    /// Before our first attempt at a run: brings the config in its folder up to the plan. While nobody has begun the run
-    /// that is all of it, afterwards only where its text lies and what its checkpoints may take; what it keeps of an older
-    /// spec is said.
-    fn freeze(&mut self, run: &RunId) -> Result<()> {
-        let Some(planned) = self.planned.remove(run) else { return Ok(()) };
-        let folder = self.root.run(run);
-        let there = FrozenRun::read(&folder.config())?;
-        let mut frozen = planned.clone();
-        if last_attempt(&folder)? > 0 {
-            let kept = kept(&there.config, &planned.config);
-            if !kept.is_empty() {
-                let message = format!("run {} keeps the {} that it began with", run.short(), kept.join(", "));
-                self.observer.see(&Progress::Message(message));
-            }
-            frozen = there.clone();
-            frozen.config.data.path.clone_from(&planned.config.data.path);
-            frozen.config.data.tokenizer_file.clone_from(&planned.config.data.tokenizer_file);
-            frozen.config.checkpoint.max_bytes = planned.config.checkpoint.max_bytes;
-        }
-        if frozen == there {
-            return Ok(());
-        }
-        // Whoever holds the run trains it by the config that is there, and a worker of ours will not get it.
-        let Some(_lock) = Lock::try_take(&folder.lock())? else { return Ok(()) };
-        files::write_json(&folder.config(), &frozen)?;
-        let taken_in = self.store.take_anew(run);
-        self.index(taken_in);
-        Ok(())
-    }
-
-    fn give_up(&mut self, run: &RunId, why: String) {
-        let attempt = self.known.get(run).copied().unwrap_or(0);
-        let noted = spend(&self.root.run(run), attempt).and_then(|ours| match ours {
-            true => self.store.note(run, &Note::GaveUp { at: clock::now(), attempt, why }),
-            false => Ok(()),
-        });
-        self.index(noted);
-    }
-
-    /// Takes in what another process did to a run, and says where the run stands after that.
-    fn catch_up(&mut self, run: &RunId) -> Result<RunState> {
-        self.known.insert(*run, last_attempt(&self.root.run(run))?);
-        self.ingest(run);
-        let row = self.store.run(run);
-        Ok(self.index(row).flatten().map_or(RunState::Queued, |row| row.state))
-    }
-
-    fn ingest(&mut self, run: &RunId) {
-        let ingested = self.store.ingest(run);
-        self.index(ingested);
-    }
-
-    /// The answer of the index. That it fails stops no run; it is said once, and is the error of the sweep where the index still
-    /// lacks something in the end.
-    fn index<T>(&mut self, answer: Result<T>) -> Option<T> {
-        let error = match answer {
-            Ok(answer) => return Some(answer),
-            Err(error) => error,
-        };
-        // One that is locked is tried again with the next that there is to take in.
-        if self.index_error.is_none() && error.io == Some(ErrorKind::WouldBlock) {
-            self.index_error = Some(error);
-        } else if self.index_error.is_none() {
-            self.observer.see(&Progress::Message(format!("{error}; the runs go on, their folders keep everything")));
-            self.index_error = Some(error);
-        }
-        None
     }
 }
