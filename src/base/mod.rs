@@ -1,6 +1,6 @@
 //! What every layer may use: errors and exit codes, atomic files, locks and leases and waiting for them, what others append
 //! to files, random streams, the clock, progress and provenance, the machine and the control group on it, run ids, numbers
-//! that survive JSON, lines of CSV. Nothing here knows what an experiment is.
+//! that survive JSON, lines of CSV, work that threads share. Nothing here knows what an experiment is.
 
 pub mod aside;
 pub mod cgroup;
@@ -16,6 +16,7 @@ pub mod lock;
 pub mod machine;
 pub mod manifest;
 pub mod num;
+pub mod parallel;
 pub mod pickle;
 pub mod progress;
 pub mod provenance;

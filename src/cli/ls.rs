@@ -8,7 +8,7 @@ use super::{
     run::shown,
 };
 use crate::{
-    base::{Error, Exit, Result, folders::Root},
+    base::{Error, Exit, Result, folders::Root, parallel::each_of_many},
     spec::{
         expr::{Expr, Kind, Value},
         leaf::{self, Leaf},
@@ -134,36 +134,33 @@ pub fn table(store: &Store, rows: &[RunRow]) -> Result<String> {
     let are_tagged = rows.iter().any(|r| !r.tags.is_empty());
     columns.extend(are_tagged.then(|| words("tags")));
 
-    let cells: Vec<Vec<String>> = rows
-        .iter()
-        .map(|r| {
-            let value = |path: &str| {
-                let leaf = leaf::find(path);
-                leaf.map_or(String::new(), |leaf| format::short(&format::value(&leaf.get(&r.config)), 24))
-            };
-            let mut row = vec![r.id.to_string()[..digits].to_owned()];
-            if several {
-                let axes = known.iter().find(|e| e.name == experiment(r)).map_or(&[][..], |e| &e.axes);
-                let is_own = |path: &str| axes.iter().any(|axis| axis == path) || is_unusual(path, r);
-                let mut own: Vec<_> = differing.iter().zip(&names).filter(|(path, _)| is_own(path)).collect();
-                // What the experiment varies comes first, in its order.
-                own.sort_by_key(|(path, _)| axes.iter().position(|axis| axis == *path).unwrap_or(axes.len()));
-                let settings =
-                    own.into_iter().map(|(path, name)| format!("{name}={}", value(path))).collect::<Vec<_>>().join(" ");
-                let settings = if is_imported(r) { imported(r) } else { settings };
-                row.extend([experiment(r), format::short(&settings, 48)]);
-            } else {
-                row.extend(differing.iter().map(|path| value(path)));
-            }
-            row.push(format!("{}/{}", r.step, r.config.train.steps));
-            row.push(format::loss(r.best.map(|b| b.1)));
-            row.push(r.bits_per_char().map_or("–".into(), |b| format!("{b:.3}")));
-            row.push(r.tokens_per_second.map_or("–".into(), format::count));
-            row.push(state(r));
-            row.extend(are_tagged.then(|| format::short(&r.tags.join(", "), 48)));
-            row
-        })
-        .collect();
+    let cells = each_of_many(rows, |r| {
+        let value = |path: &str| {
+            let leaf = leaf::find(path);
+            leaf.map_or(String::new(), |leaf| format::short(&format::value(&leaf.get(&r.config)), 24))
+        };
+        let mut row = vec![r.id.to_string()[..digits].to_owned()];
+        if several {
+            let axes = known.iter().find(|e| e.name == experiment(r)).map_or(&[][..], |e| &e.axes);
+            let is_own = |path: &str| axes.iter().any(|axis| axis == path) || is_unusual(path, r);
+            let mut own: Vec<_> = differing.iter().zip(&names).filter(|(path, _)| is_own(path)).collect();
+            // What the experiment varies comes first, in its order.
+            own.sort_by_key(|(path, _)| axes.iter().position(|axis| axis == *path).unwrap_or(axes.len()));
+            let settings =
+                own.into_iter().map(|(path, name)| format!("{name}={}", value(path))).collect::<Vec<_>>().join(" ");
+            let settings = if is_imported(r) { imported(r) } else { settings };
+            row.extend([experiment(r), format::short(&settings, 48)]);
+        } else {
+            row.extend(differing.iter().map(|path| value(path)));
+        }
+        row.push(format!("{}/{}", r.step, r.config.train.steps));
+        row.push(format::loss(r.best.map(|b| b.1)));
+        row.push(r.bits_per_char().map_or("–".into(), |b| format!("{b:.3}")));
+        row.push(r.tokens_per_second.map_or("–".into(), format::count));
+        row.push(state(r));
+        row.extend(are_tagged.then(|| format::short(&r.tags.join(", "), 48)));
+        row
+    });
     Ok(table::render(&columns, &cells))
 }
 

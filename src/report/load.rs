@@ -1,14 +1,14 @@
 //! Fills a frame from a store: the one place where reports meet the index. Of the curves it reads those that a plot
 //! needs and no others, and of very long ones no more than is seen.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{collections::BTreeMap, panic::resume_unwind, sync::Arc, thread};
 
 use super::{
     frame::{EXPERIMENT, Frame, Run},
     thin::{self, Steps},
 };
 use crate::{
-    base::{Result, RunId},
+    base::{Result, RunId, parallel},
     store::{Point, RunRow, Store},
 };
 
@@ -35,14 +35,31 @@ pub fn frame(store: &Store, experiments: &[&str]) -> Result<Frame> {
         absent += experiment.members.len().saturating_sub(rows.len());
         axes.extend(experiment.axes.into_iter().filter(|path| !axes.contains(path)).collect::<Vec<_>>());
         let thinned = thinned(store, &rows)?;
-        for row in rows {
-            let mut run = load(store, row, digits, &thinned)?;
-            run.experiment = is_comparison.then(|| (*name).to_owned());
-            runs.push(run);
+        for run in loaded(store, rows, digits, &thinned)? {
+            runs.push(Run { experiment: is_comparison.then(|| (*name).to_owned()), ..run });
         }
     }
     axes.extend(is_comparison.then(|| EXPERIMENT.to_owned()));
     Ok(Frame { absent, ..Frame::new(&experiments.join(" and "), &axes, runs) })
+}
+
+/// Runs with their curves, read by several threads where there are many.
+fn loaded(store: &Store, rows: Vec<RunRow>, digits: usize, thinned: &Thinned) -> Result<Vec<Run>> {
+    const FEW: usize = 8;
+    let load_all = |store: &Store, rows: &[RunRow]| -> Result<Vec<Run>> {
+        rows.iter().map(|row| load(store, row.clone(), digits, thinned)).collect()
+    };
+    if rows.len() <= FEW {
+        return load_all(store, &rows);
+    }
+    let shares = rows.chunks(rows.len().div_ceil(parallel::cores()));
+    let twins = shares.map(|share| Ok((store.twin()?, share))).collect::<Result<Vec<_>>>()?;
+    let runs: Result<Vec<Vec<Run>>> = thread::scope(|scope| {
+        let readers = twins.into_iter().map(|(twin, share)| scope.spawn(move || load_all(&twin, share)));
+        let readers: Vec<_> = readers.collect(); // all are at work before we wait for the first
+        readers.into_iter().map(|reader| reader.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    });
+    Ok(runs?.into_iter().flatten().collect())
 }
 
 /// A run with its curves.
@@ -63,7 +80,7 @@ fn load(store: &Store, row: RunRow, digits: usize, thinned: &Thinned) -> Result<
 }
 
 /// The steps that are read of runs of which not all are.
-type Thinned = BTreeMap<RunId, Rc<Vec<u64>>>;
+type Thinned = BTreeMap<RunId, Arc<Vec<u64>>>;
 
 /// The steps that are read of long runs. Those that differ in their seed alone are averaged, and share them.
 fn thinned(store: &Store, rows: &[RunRow]) -> Result<Thinned> {
@@ -83,7 +100,7 @@ fn thinned(store: &Store, rows: &[RunRow]) -> Result<Thinned> {
         for (row, name) in runs.iter().flat_map(|row| CURVES.map(|name| (row, name))) {
             store.each_point(&row.id, name, &mut |point| steps.see(point))?;
         }
-        let kept = Rc::new(steps.kept().into_iter().collect::<Vec<u64>>());
+        let kept = Arc::new(steps.kept().into_iter().collect::<Vec<u64>>());
         thinned.extend(runs.iter().map(|row| (row.id, kept.clone())));
     }
     Ok(thinned)

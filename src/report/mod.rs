@@ -47,17 +47,11 @@ mod sample;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    panic::resume_unwind,
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
-};
-
 use figure::Figure;
 use frame::Frame;
 
 use crate::{
-    base::{Error, Exit, Result},
+    base::{Error, Exit, Result, parallel::each},
     event::IMPORT,
     store::Store,
 };
@@ -127,27 +121,6 @@ fn drawn(name: &str, figure: &Figure, formats: &[Format]) -> Result<Files> {
     let data = Ok((format!("{name}.csv"), data::csv(figure).into_bytes()));
     let pictures = formats.iter().map(|format| Ok((format!("{name}.{}", format.ending()), format.draw(figure)?)));
     std::iter::once(data).chain(pictures).collect()
-}
-
-/// What `make` makes of each item, in their order, by as many threads as there are cores: whichever is free takes the next.
-fn each<T: Sync, U: Send>(items: &[T], make: impl Fn(&T) -> U + Sync) -> Vec<U> {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut made = Vec::new();
-        while let at = next.fetch_add(1, Ordering::Relaxed)
-            && let Some(item) = items.get(at)
-        {
-            made.push((at, make(item)));
-        }
-        made
-    };
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(items.len());
-    let mut made: Vec<(usize, U)> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect(); // all are at work before we wait for one
-        workers.into_iter().flat_map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
-    });
-    made.sort_by_key(|(at, _)| *at);
-    made.into_iter().map(|(_, made)| made).collect()
 }
 
 /// Whether a file of an experiment's report is a manifest, or a picture or a table as reports had them before there were

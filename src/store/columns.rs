@@ -50,8 +50,13 @@ pub fn json(value: &impl Serialize) -> rusqlite::Result<String> {
 
 /// A JSON column.
 pub fn from_json<T: DeserializeOwned>(row: &Row, column: impl RowIndex) -> rusqlite::Result<T> {
-    let text = row.get_ref(column)?.as_str()?;
-    serde_json::from_str(text).map_err(|e| unreadable(row, column, e))
+    let position = column.idx(row.as_ref())?;
+    parsed(row.get_ref(position)?.as_str()?, position)
+}
+
+/// What a JSON column at this place of a row held.
+pub fn parsed<T: DeserializeOwned>(text: &str, position: usize) -> rusqlite::Result<T> {
+    serde_json::from_str(text).map_err(|e| unreadable(position, e))
 }
 
 /// A JSON column that may be NULL.
@@ -69,14 +74,10 @@ pub fn id(row: &Row) -> rusqlite::Result<RunId> {
 
 /// A column that has a run's id.
 pub fn run_id(row: &Row, column: impl RowIndex) -> rusqlite::Result<RunId> {
-    row.get_ref(column)?.as_str()?.parse::<RunId>().map_err(|e| unreadable(row, column, e))
+    let position = column.idx(row.as_ref())?;
+    row.get_ref(position)?.as_str()?.parse::<RunId>().map_err(|e| unreadable(position, e))
 }
 
-fn unreadable(
-    row: &Row,
-    column: impl RowIndex,
-    why: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-) -> rusqlite::Error {
-    let position = column.idx(row.as_ref()).unwrap_or_default();
+fn unreadable(position: usize, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(position, Type::Text, why.into())
 }

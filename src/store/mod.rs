@@ -125,24 +125,33 @@ impl Store {
         }
     }
 
+    /// Another connection to the same index, for another thread to read with.
+    ///
+    /// # Errors
+    /// [`Exit::Store`] where it cannot be opened.
+    pub fn twin(&self) -> Result<Self> {
+        Self::as_it_is(&self.root, self.path.clone(), self.read_only)
+    }
+
     fn connect(root: &Root, path: PathBuf) -> Result<Self> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut store = Self::with_flags(root, path, flags, false)?;
+        let mut store = Self::as_it_is(root, path, false)?;
         schema::migrate(&mut store.connection, schema::MIGRATIONS).map_err(|why| refused(&store.path, why))?;
         Ok(store)
     }
 
     fn connect_read_only(root: &Root, path: PathBuf) -> Result<Self> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
-        let store = Self::with_flags(root, path, flags, true)?;
+        let store = Self::as_it_is(root, path, true)?;
         schema::check(&store.connection, schema::MIGRATIONS).map_err(|why| refused(&store.path, why))?;
         Ok(store)
     }
 
-    fn with_flags(root: &Root, path: PathBuf, flags: OpenFlags, read_only: bool) -> Result<Self> {
-        let name = if read_only { schema::immutable_uri(&path) } else { schema::plain_name(&path) };
+    fn as_it_is(root: &Root, path: PathBuf, read_only: bool) -> Result<Self> {
+        let (flags, name) = match read_only {
+            true => (OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI, schema::immutable_uri(&path)),
+            false => (OpenFlags::SQLITE_OPEN_READ_WRITE, schema::plain_name(&path)),
+        };
         let open = || {
-            let connection = Connection::open_with_flags(name, flags)?;
+            let connection = Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
             connection.busy_timeout(PATIENCE)?;
             connection.set_prepared_statement_cache_capacity(64);
             connection.execute_batch("PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL")?;

@@ -9,18 +9,18 @@ use rusqlite::{Connection, Params, Row, params_from_iter};
 
 use super::{
     Store,
-    columns::{Float, from_json, from_json_option, id, run_id},
+    columns::{Float, from_json, id, parsed, run_id},
     history,
     rows::{ExperimentRow, RunRow},
     state::{self, Known},
     tags,
 };
 use crate::{
-    base::{Error, Exit, Result, RunId},
+    base::{Error, Exit, Result, RunId, clock::Millis, parallel::each_of_many},
     event::RunState,
 };
 
-/// The columns that [`run_row`] reads, by their places: to look for each by its name takes longer than to read it. A query
+/// The columns that [`Read`] has, by their places: to look for each by its name takes longer than to read it. A query
 /// goes on with the rows that it wants and their order.
 const RUNS: &str = "
 SELECT runs.run, runs.id, runs.config, runs.step, runs.best_step, runs.best_val_loss, runs.last_val_loss,
@@ -181,17 +181,19 @@ impl Store {
     fn rows(&self, which: &str, parameters: impl Params, asked: Option<&str>) -> Result<Vec<RunRow>> {
         let (rows, mut experiments, mut tags) = self.read(|index| {
             let mut statement = index.prepare_cached(&format!("{RUNS}{which}"))?;
-            let rows = statement.query_map(parameters, |row| run_row(index, row))?;
-            let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+            let rows = statement.query_map(parameters, |row| Read::of(index, row))?;
+            let read = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+            let rows = each_of_many(&read, Read::understood).into_iter().collect::<rusqlite::Result<Vec<_>>>()?;
             let (experiments, tags) = match rows.as_slice() {
                 [] => (HashMap::new(), HashMap::new()),
-                [(one, _)] => {
+                [one] => {
                     let id = [one.id.to_string()];
                     (memberships(index, "WHERE members.id = ?1", &id)?, tags::of(index, "WHERE runs.id = ?1", &id)?)
                 }
                 _ => (memberships(index, "", &[])?, tags::of(index, "", &[])?),
             };
-            Ok((rows, experiments, tags))
+            let known = read.into_iter().map(|read| read.known);
+            Ok((rows.into_iter().zip(known).collect::<Vec<_>>(), experiments, tags))
         })?;
         let finish = |(mut row, known): (RunRow, Known)| {
             row.state = state::state(&self.root.run(&row.id), &row.config, &known)?;
@@ -216,28 +218,59 @@ fn looking_for(prefix: &str) -> String {
     format!("looking for the run {prefix:?}")
 }
 
-/// All of a run but its experiments, its tags and its state, which waits for a look at the folder.
-fn run_row(index: &Connection, row: &Row) -> rusqlite::Result<(RunRow, Known)> {
-    let known = Known::from_row(row, 11)?;
-    let goes_on = known.latest.as_ref().is_some_and(|l| l.outcome.is_none() && l.gave_up.is_none());
-    let run = RunRow {
-        id: run_id(row, 1)?,
-        experiments: Vec::new(),
-        config: from_json(row, 2)?,
-        state: RunState::Queued,
-        step: row.get::<_, i64>(3)?.max(0) as u64,
-        best: row.get::<_, Option<i64>>(4)?.map(|step| step.max(0) as u64).zip(row.get(5)?),
-        last_val_loss: row.get::<_, Option<Float>>(6)?.map(|Float(value)| value),
-        tokens_per_second: match goes_on {
-            true => history::tokens_per_second(index, row.get(0)?)?,
-            false => row.get(7)?,
-        },
-        attempts: row.get(8)?,
-        ready: from_json_option(row, 10)?,
-        tags: Vec::new(),
-        created: row.get(9)?,
-    };
-    Ok((run, known))
+/// A row of [`RUNS`], of which the parts that are JSON have still to be understood: with many runs that takes longest, and
+/// several threads can do it.
+struct Read {
+    id: RunId,
+    config: String,
+    ready: Option<String>,
+    known: Known,
+    step: u64,
+    best: Option<(u64, f64)>,
+    last_val_loss: Option<f64>,
+    tokens_per_second: Option<f64>,
+    attempts: u32,
+    created: Millis,
+}
+
+impl Read {
+    fn of(index: &Connection, row: &Row) -> rusqlite::Result<Self> {
+        let known = Known::from_row(row, 11)?;
+        let goes_on = known.latest.as_ref().is_some_and(|l| l.outcome.is_none() && l.gave_up.is_none());
+        Ok(Self {
+            id: run_id(row, 1)?,
+            config: row.get(2)?,
+            step: row.get::<_, i64>(3)?.max(0) as u64,
+            best: row.get::<_, Option<i64>>(4)?.map(|step| step.max(0) as u64).zip(row.get(5)?),
+            last_val_loss: row.get::<_, Option<Float>>(6)?.map(|Float(value)| value),
+            tokens_per_second: match goes_on {
+                true => history::tokens_per_second(index, row.get(0)?)?,
+                false => row.get(7)?,
+            },
+            attempts: row.get(8)?,
+            created: row.get(9)?,
+            ready: row.get(10)?,
+            known,
+        })
+    }
+
+    /// All of a run but its experiments, its tags and its state, which waits for a look at the folder.
+    fn understood(&self) -> rusqlite::Result<RunRow> {
+        Ok(RunRow {
+            id: self.id,
+            experiments: Vec::new(),
+            config: parsed(&self.config, 2)?,
+            state: RunState::Queued,
+            step: self.step,
+            best: self.best,
+            last_val_loss: self.last_val_loss,
+            tokens_per_second: self.tokens_per_second,
+            attempts: self.attempts,
+            ready: self.ready.as_ref().map(|text| parsed(text, 10)).transpose()?,
+            tags: Vec::new(),
+            created: self.created,
+        })
+    }
 }
 
 /// The experiments of the runs that a query chose, the latest first.

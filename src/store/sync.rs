@@ -1,6 +1,6 @@
 //! Reconciles the index with all folders. Looks at sizes first: where nothing changed, nothing is read or locked.
 
-use std::{collections::HashMap, io::ErrorKind, panic::resume_unwind, path::Path, thread, time::Duration};
+use std::{collections::HashMap, io::ErrorKind, path::Path, time::Duration};
 
 use super::{
     PATIENCE, Store,
@@ -13,6 +13,7 @@ use super::{
 use crate::base::{
     Result, files,
     folders::{Root, RunFolder, is_run},
+    parallel::each_of_many,
 };
 
 impl Store {
@@ -124,24 +125,15 @@ impl Store {
 /// The folders of runs that have what the index does not know. Where there are many runs, most of the time goes into asking
 /// the system for sizes, which several threads do faster than one.
 fn behind(root: &Root, names: &[String], known: &HashMap<String, Known>) -> Vec<RunFolder> {
-    const LOOKERS: usize = 4;
-    const FEW: usize = 64;
-    let look = |names: &[String]| -> Vec<RunFolder> {
-        let folders = names.iter().map(|name| (known.get(name), RunFolder::new(root.runs().join(name))));
-        let is_behind = |(known, folder): &(Option<&Known>, RunFolder)| match known {
-            Some(known) => known.is_behind(folder),
+    let look = |name: &String| {
+        let folder = RunFolder::new(root.runs().join(name));
+        let is_behind = match known.get(name) {
+            Some(known) => known.is_behind(&folder),
             None => folder.config().try_exists().unwrap_or(true), // why it cannot be read is to be said
         };
-        folders.filter(is_behind).map(|(_, folder)| folder).collect()
+        is_behind.then_some(folder)
     };
-    if names.len() <= FEW {
-        return look(names);
-    }
-    thread::scope(|scope| {
-        let lookers = names.chunks(names.len().div_ceil(LOOKERS)).map(|some| scope.spawn(move || look(some)));
-        let lookers: Vec<_> = lookers.collect(); // all are at work before we wait for the first
-        lookers.into_iter().flat_map(|looker| looker.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
-    })
+    each_of_many(names, look).into_iter().flatten().collect()
 }
 
 /// The folders in a folder, sorted; none where it is absent. Names that are not UTF-8 are not ours.
