@@ -17,7 +17,7 @@ use super::{
     PlannedRun, Summary,
     attempts::{known_attempt, last_attempt},
     cancels::Cancels,
-    curves,
+    curves::{self, Followed},
     every::Every,
     here::Here,
     queue::{Action, Input, Queue, Standing},
@@ -131,7 +131,7 @@ pub fn dispatch_on(
         budgets: runs.iter().filter_map(|run| Some((run.frozen.id, run.checkpoint_bytes?))).collect(),
         planned: runs.iter().map(|run| (run.frozen.id, &run.frozen)).collect(),
         known: runs.iter().map(|run| Ok((run.frozen.id, known_attempt(run, root)?))).collect::<Result<_>>()?,
-        metric: options.search.as_ref().map(|search| search.metric),
+        followed: options.search.as_ref().map(|search| Followed::new(search.metric)),
         index_error: None,
         begun: Instant::now(),
         executor,
@@ -169,7 +169,7 @@ struct Dispatcher<'a> {
     /// may have no folder, where its worker died before it made one.
     known: BTreeMap<RunId, u32>,
     /// The metric that decides which runs go on, where they are stopped that fall behind.
-    metric: Option<&'static str>,
+    followed: Option<Followed>,
     index_error: Option<Error>,
     begun: Instant,
     executor: &'a dyn Executor,
@@ -185,7 +185,7 @@ impl Dispatcher<'_> {
         let mut signals = Signals::listen()?;
         self.store.set_patience(INDEX)?;
         self.learn_from_what_is_done()?;
-        if self.metric.is_some() {
+        if self.followed.is_some() {
             self.feed(Input::Tick)?; // of runs that pause one may be lifted: then there is something to do
         }
         let (mut ticks, mut looks, mut ingests) = (Every::new(TICK), Every::new(LOOK), Every::new(INGEST));
@@ -235,7 +235,7 @@ impl Dispatcher<'_> {
             Message::Event { run, event } => {
                 let is_eval = matches!(event, Event::Eval(_));
                 self.observer.see(&Progress::Event { run, event });
-                if is_eval && self.metric.is_some() {
+                if is_eval && self.followed.is_some() {
                     self.ingest(&run);
                     self.compare(&run)?;
                 }
@@ -249,6 +249,7 @@ impl Dispatcher<'_> {
                 }
                 self.learn_from(&run)?;
                 self.compare(&run)?;
+                self.followed.iter_mut().for_each(|followed| followed.leave(&run));
                 // Whatever comes next: nobody trains it now.
                 self.observer.see(&Progress::Left { run });
                 self.feed(Input::Ended { run, ended })?;

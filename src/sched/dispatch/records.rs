@@ -5,7 +5,6 @@ use std::io::ErrorKind;
 use super::{
     super::{
         attempts::{last_attempt, spend},
-        curves,
         queue::{Input, Standing},
         task::kept,
     },
@@ -45,7 +44,7 @@ impl Dispatcher<'_> {
     /// Takes in what running runs wrote: ours, and those of others where ours are compared with them.
     pub(super) fn take_in(&mut self) -> Result<()> {
         let mut running: Vec<RunId> = self.active.keys().copied().collect();
-        if self.metric.is_some() {
+        if self.followed.is_some() {
             let elsewhere = self.queue.standings().filter(|(_, standing)| **standing == Standing::Elsewhere);
             running.extend(elsewhere.map(|(run, _)| run));
         }
@@ -56,8 +55,8 @@ impl Dispatcher<'_> {
     /// Tells the queue what is stored of a run's metric, by which it decides which runs go on. What a worker sends of its
     /// evaluations is but the occasion to ask.
     pub(super) fn compare(&mut self, run: &RunId) -> Result<()> {
-        let Some(metric) = self.metric else { return Ok(()) };
-        let values = curves::values(self.store, run, metric);
+        let Some(followed) = &mut self.followed else { return Ok(()) };
+        let values = followed.read(self.store, run);
         match self.index(values) {
             Some(values) => self.feed(Input::Learned { run: *run, values }),
             None => Ok(()),
