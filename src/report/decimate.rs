@@ -3,7 +3,8 @@
 /// Of each pixel column the first, lowest, highest and last point, in their order: what a line through all points would
 /// cover (M4, Jugel et al. 2014). `points` are in pixels, x ascending, y finite. Where a column has several they come to
 /// stand above each other, and where such columns follow each other the line comes over at the height at which it left
-/// the one before: upright and level strokes are drawn many times faster than slanted ones.
+/// the one before, so that what it covers on its way across it covers in the second: upright and level strokes are drawn
+/// many times faster than slanted ones.
 pub fn columns(points: &[(f64, f64)], pixel: f64) -> Vec<(f64, f64)> {
     const SEVERAL: usize = 3;
     let column = |p: &(f64, f64)| (p.0 / pixel).floor();

@@ -89,7 +89,25 @@ fn endings(frame: &Frame) -> String {
     ];
     let parts: Vec<String> = parts.iter().filter(|p| p.0 > 0).map(|(n, what)| format!("{n} {what}")).collect();
     let rest = if reasons.len() < frame.runs.len() { " What follows rests on the runs that are done." } else { "" };
-    format!("{whole}; {}.{rest}", parts.join(", "))
+    format!("{whole}; {}.{rest}{}", parts.join(", "), chosen_seeds(frame))
+}
+
+/// The caution that means need where seeds of one setting were chosen by how well they did; empty where none were.
+fn chosen_seeds(frame: &Frame) -> String {
+    let is_chosen = |setting: &Setting| {
+        let is = |reason: Option<LeftOut>| setting.runs.iter().any(|run| run.left_out() == reason);
+        is(None) && is(Some(LeftOut::Paused))
+    };
+    let chosen = frame.settings().iter().filter(|setting| is_chosen(setting)).count();
+    match chosen {
+        0 => String::new(),
+        n => format!(
+            " Of {} only the seeds that did best came to an end: what is said of {} is better than all of its seeds would \
+             be, and differences from it prove nothing.",
+            several(n, "setting"),
+            if n == 1 { "it" } else { "each" }
+        ),
+    }
 }
 
 /// The best setting, and how far the next is behind it.
@@ -343,6 +361,19 @@ fn duration(seconds: f64) -> String {
 mod tests {
     use super::{super::sample::*, *};
     use crate::event::RunState;
+
+    #[test]
+    fn seeds_that_were_chosen_by_their_loss_ask_for_caution() {
+        let pausing = |which: &[usize]| {
+            text(&edited(depths(), |i, run| {
+                if which.contains(&i) {
+                    run.row.state = RunState::Paused { step: 100, why: "9th of 9".into() };
+                }
+            }))
+        };
+        assert!(!pausing(&[0, 1, 2]).contains("seeds that did best"), "all seeds of one setting");
+        assert!(pausing(&[0, 4]).contains("Of 2 settings only the seeds that did best came to an end"));
+    }
 
     #[test]
     fn points_that_were_not_asked_for_are_told() {

@@ -1,10 +1,12 @@
 //! Sentences on what a sweep costs and where it breaks: compute, step time, what matters most, overfitting, lost runs. Each
 //! is said only where the rows support it, and with the method where a number has several.
 
+use serde_json::Value;
+
 use super::{
-    curves::Curves,
+    curves::{Curves, Spread},
     fit::fit,
-    frame::{Frame, Run},
+    frame::{Frame, LeftOut, Run},
     front::{Bought, bought},
     importance::importance,
     markdown::escaped,
@@ -82,6 +84,10 @@ fn matters(frame: &Frame) -> Option<String> {
         return None;
     }
     let found = importance(frame)?;
+    // Those that have a result were chosen by it, and what is left of the grid would be taken for the grid.
+    if found.together.is_none() && frame.runs.iter().any(|run| run.left_out() == Some(LeftOut::Paused)) {
+        return None;
+    }
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let parts: Vec<String> = found
         .effects
@@ -115,16 +121,25 @@ fn overfits(frame: &Frame, best: &[usize]) -> Option<String> {
     let name = Some(names::name(frame, best)).filter(|n| !n.is_empty());
     let of = name.map_or_else(String::new, |name| format!(" of {}", escaped(&name)));
     let gap = format!("{:.3} {} the training loss", at.mean.abs(), if at.mean < 0.0 { "below" } else { "above" });
-    if lowest.step == end.step || !end.mean.is_finite() || end.mean - lowest.mean < 1e-3 {
+    let rise = end.mean - lowest.mean;
+    if lowest.step == end.step || !end.mean.is_finite() || rise < 1e-3 {
         return Some(format!("The validation loss{of} is lowest at or near the end, {gap} there: no overfitting yet."));
     }
+    let (step, last) = (number(at.step as f64), number(end.step as f64));
+    let verdict = match rise > 2.0 * unrest(curves.val()) {
+        true => "beyond that step it overfits",
+        false => "no more than it goes up and down anyway, and no sign of overfitting",
+    };
     Some(format!(
-        "The validation loss{of} is lowest at step {} of {}, {gap}, and {:.3} higher in the end: beyond that step it \
-         overfits.",
-        number(at.step as f64),
-        number(end.step as f64),
-        end.mean - lowest.mean
+        "The validation loss{of} is lowest at step {step} of {last}, {gap}, and {rise:.3} higher in the end: {verdict}."
     ))
+}
+
+/// How far a curve goes up or down from one evaluation to the next, over its later half: the median.
+fn unrest(curve: &[Spread]) -> f64 {
+    let later = &curve[curve.len() / 2..];
+    let jumps: Vec<f64> = later.windows(2).map(|pair| (pair[1].mean - pair[0].mean).abs()).collect();
+    if jumps.is_empty() { 0.0 } else { median(&jumps) }
 }
 
 /// The values of which no run came to an end. Those that pause could, and are another story.
@@ -150,9 +165,21 @@ fn lost(frame: &Frame) -> Vec<String> {
     out
 }
 
+/// Settings by which a step takes longer or not; those of the others that do so do it by chance.
+fn decides_speed(path: &str) -> bool {
+    const OF_TRAINING: [&str; 4] = ["train.batch", "train.grad_accum", "train.optimizer", "train.dtype"];
+    ["model.", "data.", "run."].iter().any(|group| path.starts_with(group)) || OF_TRAINING.contains(&path)
+}
+
 /// ` A step takes 1.9 times as long as with 4 layers.`: of one setting against another of this name; empty where the two are
-/// about the same.
+/// about the same, or differ in nothing that a step's time depends on.
 pub fn pace(runs: &[&Run], (other, others): (&str, &[&Run])) -> String {
+    let is_same = |(path, value): (&String, &Value), other: &Run| {
+        !decides_speed(path) || other.leaves.get(path).is_none_or(|there| there == value)
+    };
+    if runs.iter().zip(others).all(|(run, other)| run.leaves.iter().all(|leaf| is_same(leaf, other))) {
+        return String::new();
+    }
     let time = |runs: &[&Run]| {
         let all: Vec<f64> = runs.iter().filter_map(|run| run.step_time).collect();
         (!all.is_empty()).then(|| median(&all))

@@ -72,8 +72,9 @@ pub(super) fn draw(layer: &mut Layer) -> Result<()> {
             return Err(Fault::at(&axis.place, why).hint("`samples: 20` at the top level of the spec"));
         }
         (Some((_, place)), None) => {
-            return Err(Fault::at(place, "`samples` draws nothing: no axis is random")
-                .hint("a random axis: `grid: {lr: {log_uniform: [1e-4, 1e-2]}}`"));
+            return Err(Fault::at(place, "`samples` draws nothing: no axis is random").hint(
+                "a random axis: `grid: {lr: {log_uniform: [1e-4, 1e-2]}}`; `--set samples=null` where one was replaced",
+            ));
         }
         (None, None) => {
             let Some((_, place)) = &layer.sample_seed else { return Ok(()) };

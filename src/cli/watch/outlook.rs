@@ -34,7 +34,8 @@ impl Outlook {
         let (mut done, mut all) = (0.0, 0.0);
         for (row, work) in pairs() {
             let steps = match row.state {
-                RunState::Failed { .. } | RunState::Skipped { .. } => row.step, // what it has left is no work any more
+                // What it has left is no work any more, or none as long as it pauses.
+                RunState::Failed { .. } | RunState::Skipped { .. } | RunState::Paused { .. } => row.step,
                 _ => row.config.train.steps,
             };
             done += work * row.step.min(steps) as f64;
@@ -46,6 +47,7 @@ impl Outlook {
         let is_next = |row: &RunRow| match row.state {
             RunState::Queued => true,
             RunState::Running { .. } | RunState::Done | RunState::Failed { .. } | RunState::Skipped { .. } => false,
+            RunState::Paused { .. } => false, // unless others lift it, of which nobody knows
             // It had stopped before the spec was run again, which goes on with it.
             _ => ends.get(&row.id).is_some_and(|end| *end < at),
         };
@@ -209,6 +211,15 @@ mod tests {
         let rows = [running(1, 50), row(2, RunState::Interrupted { step: 50 }, 50)];
         let ended = |at: Millis| at_50_seconds(&rows, &HashMap::from([(rows[1].id, at)]), true).left;
         assert_eq!((ended(-1), ended(7)), (Some(100.0), Some(50.0)), "one that was cancelled since is not");
+    }
+
+    #[test]
+    fn what_pauses_is_no_work_as_long_as_it_does() {
+        let paused = row(2, RunState::Paused { step: 20, why: "3rd of 3".into() }, 20);
+        let done = at_50_seconds(&[row(1, RunState::Done, 100), paused.clone()], &HashMap::new(), false);
+        assert_eq!((done.share, done.left), (1.0, None));
+        let before = HashMap::from([(paused.id, -1)]);
+        assert_eq!(at_50_seconds(&[running(1, 50), paused], &before, true).left, Some(50.0));
     }
 
     #[test]

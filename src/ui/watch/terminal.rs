@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, Sender},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ratatui::{
@@ -128,7 +128,7 @@ pub fn live(first: Scene, news: &Receiver<News>, orders: &Sender<Order>, has_col
         Error::new(Exit::Usage, "taking the terminal", e).hint("`exp watch | cat` prints how things stand, once")
     })?;
     let view = View::new(&first);
-    let mut live = Live { scene: first, view, looked: Look::default() };
+    let mut live = Live { scene: first, view, looked: Look::default(), told: None };
     live.go_on(&mut taken, &mut signals, news, orders, has_colour)
         .doing(Exit::Unexpected, || "showing runs on the terminal".into())
 }
@@ -138,7 +138,12 @@ struct Live {
     scene: Scene,
     view: View,
     looked: Look,
+    /// Since when the message stands there.
+    told: Option<Instant>,
 }
+
+/// How long a message stands in the place of the keys.
+const MESSAGE: Duration = Duration::from_secs(10);
 
 impl Live {
     fn go_on(
@@ -152,6 +157,10 @@ impl Live {
         let mut is_stale = true;
         loop {
             is_stale |= self.heard(news);
+            if self.told.take_if(|since| since.elapsed() > MESSAGE).is_some() {
+                self.view.message = None;
+                is_stale = true;
+            }
             for signal in signals.pending() {
                 match signal {
                     SIGTSTP => taken.suspend()?,
@@ -183,7 +192,7 @@ impl Live {
                     Some(Action::Redraw) => taken.redraw()?,
                     Some(Action::Cancel(run)) => {
                         let id = &run.to_string()[..self.scene.digits.clamp(1, 64)];
-                        self.view.message = Some(format!("cancelling {id} …"));
+                        self.tell(format!("cancelling {id} …"));
                         let _ = orders.send(Order::Cancel(run));
                     }
                 }
@@ -201,13 +210,18 @@ impl Live {
                     self.scene = *scene;
                     self.view.keep_selected(&self.scene);
                 }
-                News::Said(text) => self.view.message = Some(text),
+                News::Said(text) => self.tell(text),
             }
         }
         for line in said() {
             is_new = true;
-            self.view.message = Some(line);
+            self.tell(line);
         }
         is_new
+    }
+
+    fn tell(&mut self, message: String) {
+        self.view.message = Some(message);
+        self.told = Some(Instant::now());
     }
 }

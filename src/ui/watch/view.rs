@@ -122,7 +122,7 @@ pub struct View {
     pub is_help: bool,
     /// The run that is to be stopped, if the answer is yes.
     pub asked: Option<RunId>,
-    /// What was said last; until the next key.
+    /// What was said last; until the next key, or some seconds.
     pub message: Option<String>,
     /// The selected run; none where no one is to be marked.
     pub selected: Option<Key>,
@@ -192,7 +192,9 @@ impl View {
             _ => {}
         }
         if let Some(run) = self.asked.take() {
-            return matches!(key.code, KeyCode::Char('y' | 'Y')).then_some(Action::Cancel(run));
+            let is_yes = matches!(key.code, KeyCode::Char('y' | 'Y'));
+            self.is_chosen &= !is_yes; // it goes to the end of the list, and the view is not to follow it there
+            return is_yes.then_some(Action::Cancel(run));
         }
         if std::mem::take(&mut self.is_help) {
             return None;
