@@ -144,6 +144,27 @@ fn a_signal_gives_the_terminal_back_and_takes_it_again() {
 }
 
 #[test]
+fn it_ends_with_its_terminal() {
+    let (_dir, lab) = lab();
+    assert_eq!(lab.run(SPEC).0, Some(0));
+    for ignores_signals in [false, true] {
+        let mut watch = lab.exp(&["watch"]);
+        if ignores_signals {
+            let program = watch.get_program().to_owned();
+            let mut shell = std::process::Command::new("sh");
+            shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(program).args(watch.get_args());
+            shell.envs(watch.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            watch = shell;
+        }
+        watch.env("TERM", "xterm-256color");
+        let mut terminal = Terminal::start(watch, 80, 24);
+        terminal.until_shown("2 done");
+        terminal.hang_up("?");
+        assert_eq!(terminal.ended().code(), Some(130));
+    }
+}
+
+#[test]
 fn a_run_is_cancelled_by_a_key_and_a_yes() {
     let (_dir, lab) = lab();
     let sweep = lasting(&lab);

@@ -76,8 +76,8 @@ pub fn plan(plan: &Plan, outlook: &Outlook) -> Value {
         "runs": plan.runs.iter().zip(&outlook.runs).map(|(run, takes)| planned(run, takes)).collect::<Vec<_>>(),
         "totals": {
             "runs_to_do": todo().count(),
-            "tokens": todo().map(|run| run.cost.tokens).sum::<u64>(),
-            "flops": todo().map(|run| run.cost.flops).sum::<f64>(),
+            "tokens": todo().map(|run| (run.left() * run.cost.tokens as f64).round() as u64).sum::<u64>(),
+            "flops": todo().map(|run| run.left() * run.cost.flops).fold(0.0, |sum, x| sum + x),
             "bytes": outlook.memory,
             "disk_bytes": outlook.disk,
             "seconds": outlook.time.map(|time| time.seconds),

@@ -100,8 +100,8 @@ fn totals(plan: &Plan, outlook: &Outlook) -> String {
         plan.experiment,
         todo().count(),
         plan.runs.len(),
-        format::count(sum(|r| r.cost.tokens as f64)),
-        format::count(sum(|r| r.cost.flops)),
+        format::count(sum(|r| r.left() * r.cost.tokens as f64)),
+        format::count(sum(|r| r.left() * r.cost.flops)),
     );
     for (n, what) in counts(plan) {
         text += &format!(", {n} {what}");

@@ -148,13 +148,7 @@ impl<'a> Speeds<'a> {
                 found
             }
         };
-        let left = match run.reason {
-            Reason::Interrupted { step } | Reason::Paused { step, .. } => {
-                1.0 - step as f64 / config.train.steps.max(1) as f64
-            }
-            _ => 1.0,
-        };
-        let seconds = |per_token: f64| left * tokens(config) * per_token + BESIDE;
+        let seconds = |per_token: f64| run.left() * tokens(config) * per_token + BESIDE;
         Ok(found.map(|(per_token, is_rough)| Estimate { seconds: seconds(per_token), is_rough }))
     }
 

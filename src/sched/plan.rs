@@ -66,6 +66,19 @@ pub struct PlannedRun {
     pub checkpoint_bytes: Option<u64>,
 }
 
+impl PlannedRun {
+    /// The share of its steps that is still to be done, were it gone on with.
+    pub fn left(&self) -> f64 {
+        match self.reason {
+            Reason::Done => 0.0,
+            Reason::Interrupted { step } | Reason::Paused { step, .. } => {
+                1.0 - (step as f64 / self.frozen.config.train.steps.max(1) as f64).min(1.0)
+            }
+            _ => 1.0,
+        }
+    }
+}
+
 /// What a spec comes to.
 #[derive(Clone, Debug)]
 pub struct Plan {

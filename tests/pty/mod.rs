@@ -5,7 +5,10 @@
 use std::{
     io::{Read, Write},
     process::{Child, ExitStatus},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -22,7 +25,8 @@ use vt100::Parser;
 
 /// A program in a terminal of its own. It ends with the test.
 pub struct Terminal {
-    pty: Arc<Pty>,
+    pty: Option<Arc<Pty>>,
+    is_gone: Arc<AtomicBool>,
     child: Child,
     screen: Arc<Mutex<Parser>>,
 }
@@ -37,23 +41,39 @@ impl Terminal {
         let screen = Arc::new(Mutex::new(Parser::new(rows(height), rows(width), 0)));
         let (pty, shown) = (Arc::new(pty), Arc::clone(&screen));
         let reader = Arc::clone(&pty);
+        let is_gone = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&is_gone);
         thread::spawn(move || {
             let mut bytes = [0; 4096];
             // Ends where the last program has closed the terminal.
-            while let Ok(count @ 1..) = (&*reader).read(&mut bytes) {
+            while let Ok(count @ 1..) = (&*reader).read(&mut bytes)
+                && !is_over.load(Ordering::SeqCst)
+            {
                 shown.lock().unwrap().process(&bytes[..count]);
             }
         });
-        Self { pty, child, screen }
+        Self { pty: Some(pty), is_gone, child, screen }
+    }
+
+    fn pty(&self) -> &Pty {
+        self.pty.as_ref().unwrap()
+    }
+
+    /// Closes the terminal, as a window is closed or a connection breaks. `key` is one that has the program draw something,
+    /// so that nobody waits for that any more.
+    pub fn hang_up(&mut self, key: &str) {
+        self.is_gone.store(true, Ordering::SeqCst);
+        self.press(key);
+        self.pty = None;
     }
 
     pub fn press(&self, keys: &str) {
-        (&*self.pty).write_all(keys.as_bytes()).unwrap();
+        self.pty().write_all(keys.as_bytes()).unwrap();
     }
 
     pub fn resize(&self, width: u16, height: u16) {
         self.screen.lock().unwrap().screen_mut().set_size(height.try_into().unwrap(), width.try_into().unwrap());
-        self.pty.resize(Size::new(height, width)).unwrap();
+        self.pty().resize(Size::new(height, width)).unwrap();
     }
 
     pub fn signal(&self, signal: Signal) {
@@ -71,7 +91,7 @@ impl Terminal {
             let parser = self.screen.lock().unwrap();
             (parser.screen().alternate_screen(), parser.screen().hide_cursor())
         };
-        let modes = tcgetattr(&*self.pty).unwrap().local_modes;
+        let modes = tcgetattr(self.pty()).unwrap().local_modes;
         let is_raw = !modes.intersects(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
         is_other && is_hidden && is_raw
     }
@@ -79,7 +99,7 @@ impl Terminal {
     /// Whether nothing is left of that.
     pub fn is_given_back(&self) -> bool {
         let parser = self.screen.lock().unwrap();
-        let modes = tcgetattr(&*self.pty).unwrap().local_modes;
+        let modes = tcgetattr(self.pty()).unwrap().local_modes;
         let is_usual = modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
         !parser.screen().alternate_screen() && !parser.screen().hide_cursor() && is_usual
     }

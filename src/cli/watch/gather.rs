@@ -76,6 +76,8 @@ impl Gatherer {
     pub fn refresh(&mut self) -> Result<()> {
         let mut notes = Vec::new();
         match &mut self.store {
+            // It may be gone, and another in its place.
+            Some(_) if !self.root.database().exists() => self.store = store_within(&self.root, PATIENCE)?,
             None => self.store = store_within(&self.root, PATIENCE)?,
             Some(store) => {
                 if !store.refresh(LIVE_PATIENCE)? {
@@ -91,6 +93,7 @@ impl Gatherer {
         let now = clock::now();
         let Some(store) = &self.store else {
             let empty = format!("no runs under {} yet; `exp run SPEC` makes some", shown(&self.root.runs()));
+            self.rows.clear();
             self.scene = Scene { at: now, devices: self.devices(6), empty, notes, ..Scene::default() };
             return Ok(());
         };

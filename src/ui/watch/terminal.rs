@@ -3,7 +3,9 @@
 //! line of the view, or until it is left, rather than run across it.
 
 use std::{
-    io::{self, Stdout, stdout},
+    fs::File,
+    io::{self, IsTerminal, Stdout, stdin, stdout},
+    os::fd::AsFd,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -22,8 +24,12 @@ use ratatui::{
         terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
     },
 };
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
 use signal_hook::{
-    consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP},
+    consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP},
     iterator::Signals,
     low_level::emulate_default_handler,
 };
@@ -36,7 +42,7 @@ use super::{
 use crate::base::{Context, Error, Exit, Result, machine};
 
 /// How long to wait for a key before looking whether there are news or signals.
-const TICK: Duration = Duration::from_millis(100);
+const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Whether the view has the terminal.
 static IS_LIVE: AtomicBool = AtomicBool::new(false);
@@ -72,18 +78,36 @@ fn release() {
 }
 
 /// Has the terminal until it is dropped.
-struct Taken(Terminal<CrosstermBackend<Stdout>>);
+struct Taken {
+    screen: Terminal<CrosstermBackend<Stdout>>,
+    /// Where keys come from, unless that is standard input.
+    keys: Option<File>,
+}
 
 impl Taken {
     fn take() -> io::Result<Self> {
+        let keys = if stdin().is_terminal() { None } else { Some(File::open("/dev/tty")?) };
         enable_raw_mode()?;
         IS_LIVE.store(true, Ordering::SeqCst);
-        let terminal = execute!(stdout(), EnterAlternateScreen, Hide)
+        let screen = execute!(stdout(), EnterAlternateScreen, Hide)
             .and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
-        if terminal.is_err() {
+        if screen.is_err() {
             yield_terminal();
         }
-        terminal.map(Self)
+        Ok(Self { screen: screen?, keys })
+    }
+
+    /// Waits until there is a key to read, at most a [`TICK`]; `false` where the terminal is gone. Crossterm is asked only
+    /// after that, since it would read from a terminal that is gone for ever.
+    fn wait_for_key(&self) -> io::Result<bool> {
+        let stdin = stdin();
+        let keys = self.keys.as_ref().map_or(stdin.as_fd(), File::as_fd);
+        let mut asked = [PollFd::from_borrowed_fd(keys, PollFlags::IN)];
+        match poll(&mut asked, Some(&TICK)) {
+            Err(Errno::INTR) => Ok(true),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(!asked[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)),
+        }
     }
 
     /// Takes it again from a shell that had it, whatever that has done to its modes.
@@ -96,8 +120,8 @@ impl Taken {
 
     /// Has all cells drawn anew the next time, whatever stands there.
     fn redraw(&mut self) -> io::Result<()> {
-        let size = self.0.size()?;
-        self.0.resize(size.into()) // unlike `clear`, this asks the terminal nothing
+        let size = self.screen.size()?;
+        self.screen.resize(size.into()) // unlike `clear`, this asks the terminal nothing
     }
 
     /// Lets the shell have the terminal until this process is to go on.
@@ -122,7 +146,8 @@ impl Drop for Taken {
 /// # Errors
 /// Where there is no terminal to be had, or it is gone.
 pub fn live(first: Scene, news: &Receiver<News>, orders: &Sender<Order>, has_colour: bool) -> Result<Exit> {
-    let heeded = [SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT].into_iter().filter(|signal| !machine::ignores(*signal));
+    let heeded =
+        [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT].into_iter().filter(|signal| !machine::ignores(*signal));
     let mut signals = Signals::new(heeded).doing(Exit::Unexpected, || "listening to signals".into())?;
     let mut taken = Taken::take().map_err(|e| {
         Error::new(Exit::Usage, "taking the terminal", e).hint("`exp watch | cat` prints how things stand, once")
@@ -171,16 +196,17 @@ impl Live {
             }
             if std::mem::take(&mut is_stale) {
                 let mut look = Look::default();
-                taken.0.draw(|frame| look = draw(frame.buffer_mut(), &self.scene, &mut self.view, has_colour))?;
+                taken.screen.draw(|frame| look = draw(frame.buffer_mut(), &self.scene, &mut self.view, has_colour))?;
                 if look != self.looked {
                     self.looked = look.clone();
                     let _ = orders.send(Order::Look(look)); // who fills scenes lives as long as we do
                 }
             }
-            let mut patience = TICK;
-            while event::poll(patience)? {
-                patience = Duration::ZERO; // what was pressed together is shown together
-                is_stale = true;
+            if !taken.wait_for_key()? {
+                return Ok(Exit::Interrupted);
+            }
+            while event::poll(Duration::ZERO)? {
+                is_stale = true; // what was pressed together is shown together
                 let Event::Key(key) = event::read()? else { continue };
                 if key.kind == KeyEventKind::Release {
                     continue;
