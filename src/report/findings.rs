@@ -1,5 +1,7 @@
 //! What an experiment found, in sentences whose numbers all come from its rows, with the caution that few seeds ask for.
 
+use std::collections::BTreeSet;
+
 use super::{
     curves::Curves,
     frame::{Frame, LeftOut, Run, Setting, Unit},
@@ -12,7 +14,7 @@ use super::{
     star::{self, Change, untied},
     welch::{Difference, difference},
 };
-use crate::spec::config::Schedule;
+use crate::{base::RunId, spec::config::Schedule};
 
 /// Changes from a base that are told one by one.
 const MAX_TOLD: usize = 8;
@@ -55,11 +57,24 @@ pub fn text(frame: &Frame) -> String {
 
 /// How many runs there are and how they ended.
 fn census(frame: &Frame) -> String {
-    let ended = endings(frame);
+    let ended = endings(frame) + &shared(frame);
     match frame.absent {
         0 => ended,
         1 => format!("{ended} One more point of the spec has not been run."),
         n => format!("{ended} {n} more points of the spec have not been run."),
+    }
+}
+
+/// That runs stand for several of the experiments that are compared; empty where none does.
+fn shared(frame: &Frame) -> String {
+    let ids: BTreeSet<RunId> = frame.runs.iter().map(|run| run.row.id).collect();
+    match frame.runs.len() - ids.len() {
+        0 => String::new(),
+        n => format!(
+            " Of these {n} {} the same as of another experiment, and {} for both: between them nothing differs.",
+            if n == 1 { "is" } else { "are" },
+            if n == 1 { "stands" } else { "stand" }
+        ),
     }
 }
 
@@ -84,7 +99,7 @@ fn endings(frame: &Frame) -> String {
         (count(|r| matches!(r, LeftOut::Failed(_))), "failed"),
         (count(|r| *r == LeftOut::NotFinite), "ended with a loss that is no finite number"),
         (count(|r| *r == LeftOut::Unfinished), "not finished"),
-        (count(|r| *r == LeftOut::Paused), "paused, behind the others"),
+        (count(|r| *r == LeftOut::Paused), "paused by the search"),
         (count(|r| matches!(r, LeftOut::Skipped(_))), "skipped"),
     ];
     let parts: Vec<String> = parts.iter().filter(|p| p.0 > 0).map(|(n, what)| format!("{n} {what}")).collect();

@@ -68,7 +68,7 @@ impl End {
             Self::OutOfMemory => "out of memory",
             Self::Failed => "failed otherwise",
             Self::Skipped => "skipped",
-            Self::Paused => "paused, behind the others",
+            Self::Paused => "paused by the search",
             Self::Unfinished => "not finished",
             Self::Done => "done",
         }

@@ -43,7 +43,7 @@ pub fn no_result(frame: &Frame) -> (usize, String) {
             LeftOut::Failed(_) => more += n,
             LeftOut::Skipped(why) => parts.push(format!("{n} skipped ({})", shortened(why))),
             LeftOut::NotFinite => parts.push(format!("{n} ended with a loss that is no finite number")),
-            LeftOut::Paused => parts.push(format!("{n} paused, behind the others")),
+            LeftOut::Paused => parts.push(format!("{n} paused by the search")),
             LeftOut::Unfinished => parts.push(format!("{n} not finished yet")),
         }
     }

@@ -195,7 +195,7 @@ fn the_map_of_failures_tells_how_runs_ended() {
     assert_eq!(lines(1, 0), &["1 skipped", "1 paused"]);
     assert_eq!(lines(1, 1), &["2 OOM"]);
     let words: Vec<&str> = panel.swatches.iter().map(|m| m.label.as_str()).collect();
-    assert_eq!(words, ["loss no finite number", "out of memory", "skipped", "paused, behind the others", "done"]);
+    assert_eq!(words, ["loss no finite number", "out of memory", "skipped", "paused by the search", "done"]);
     let text = findings::text(&frame);
     assert!(
         text.contains("No run with lr 0.01 came to an end: all 4 were lost (loss no finite number, out of memory)."),
@@ -220,4 +220,7 @@ fn experiments_that_are_compared_are_an_axis() {
     let labels: Vec<&str> = panel.series.iter().map(|s| s.label.as_str()).collect();
     assert_eq!(labels, ["before", "after"]);
     assert!(names(&frame).contains(&"loss_vs_experiment".to_owned()), "{:?}", names(&frame));
+    let told = super::super::findings::text(&frame);
+    assert!(told.contains("Of these 9 are the same as of another experiment"), "{told}");
+    assert!(!super::super::findings::text(&depths()).contains("another experiment"));
 }
