@@ -62,7 +62,7 @@
 //! | format of weights, in or out | [`model::import`], [`model::export`] |
 //! | known model (preset) | `spec/preset.rs` |
 //! | optimizer | [`spec::config`], [`kernels`], [`engine`]; `tests/optimizers.rs` |
-//! | rule that stops what loses | [`spec::search`], [`sched::prune`] |
+//! | rule that stops what loses | [`spec::search`], `sched/prune.rs` |
 //! | kind of plot | `report/plots/`, one file each |
 //! | executor | [`exec`] |
 //! | corpus or tokenizer | [`data`]; one that is downloaded, [`data::shakespeare`] |
@@ -90,7 +90,8 @@
 //! - What is to be removed is said first, then removed: whoever reads what was said never misses a file. A run vanishes at
 //!   once, and no single look at a lease is enough to remove anything.
 //! - One value per step: events after the step that a later attempt resumed from are void.
-//! - Which runs of a sweep pause follows from what is stored of all of them, and what a run computes from none of that.
+//! - Which runs of a sweep pause follows from what is stored of all of them, but that a run which is trained is judged once
+//!   at each rung; what a run computes follows from none of that.
 //! - A bad point of a grid is found before the first run starts.
 //! - What is not finite is the word `"nan"`, `"inf"` or `"-inf"` wherever it is stored, and is never best.
 

@@ -80,15 +80,19 @@ pub fn keep_paused(runs: &mut [PlannedRun], store: &Store, search: &Search) -> R
             }
             _ => Fate::Moving,
         };
-        pruner.is(at, fate);
+        pruner.set_fate(at, fate);
     }
-    // Who is lifted is one more for others to wait for.
+    // Who is lifted is one more for others to wait for, who has failed for good one less.
     loop {
         let mut is_news = false;
         for (at, verdict) in pruner.verdicts().into_iter().enumerate() {
-            if let (Reason::Paused { goes_on, .. }, Verdict::GoesOn) = (&mut runs[at].reason, verdict) {
-                *goes_on = true;
-                is_news |= pruner.is(at, Fate::Moving);
+            match (&mut runs[at].reason, verdict) {
+                (Reason::Paused { goes_on, .. }, Verdict::GoesOn) => {
+                    *goes_on = true;
+                    is_news |= pruner.set_fate(at, Fate::Moving);
+                }
+                (Reason::FailedBefore { .. }, Verdict::Pauses(_)) => is_news |= pruner.set_fate(at, Fate::Out),
+                _ => {}
             }
         }
         if !is_news {

@@ -1,5 +1,5 @@
 //! From the points of a sweep to trained runs: what is to be done and why ([`plan`]), in which order and what then
-//! (`queue`, pure), which runs pause since they fall behind ([`prune`], pure), and the one loop that does it ([`dispatch`]).
+//! (`queue`, pure), which runs pause since they fall behind (`prune`, pure), and the one loop that does it ([`dispatch`]).
 
 mod attempts;
 pub mod budget;
@@ -13,7 +13,7 @@ mod needs;
 mod outlook;
 mod plan;
 mod planner;
-pub mod prune;
+mod prune;
 mod queue;
 pub mod signals;
 mod task;

@@ -2,25 +2,31 @@
 //! process, and says the same whenever it is told the same. Who asks, and does what it says, is the queue.
 //!
 //! A verdict on a run follows from the metric of all runs by step, and from what has become of them; not from verdicts
-//! before. So a sweep that was stopped goes on from the store with the same decisions, and a paused run is lifted as soon
-//! as what others did since makes its verdict another.
+//! before. So a sweep that was stopped goes on from the store, and a paused run is lifted as soon as what others did since
+//! makes its verdict another. The queue keeps one thing beside: how far a run had come when it was last let go on, since
+//! one that is trained is judged once at each rung. That is not stored: a run that was stopped is judged anew, by all that
+//! is known then.
 //!
 //! **asha**: asynchronous successive halving by its promotion rule (Li et al. 2020, "A System for Massively Parallel
-//! Hyperparameter Tuning"). Rungs lie at `min_steps * reduction^k` updates. Of the n runs that have reached a rung, the
-//! best `n / reduction`, rounded down, may go on from it; a run is judged by the highest rung that it has reached. That
-//! rule waits for more runs where too few have come. A sweep has a last one: once no other can reach a rung any more, its
-//! best goes on all the same, so that one run at least is trained to its end.
+//! Hyperparameter Tuning"). Rungs lie at `min_steps * reduction^k` updates, whatever an update costs. Of the n runs that
+//! have reached a rung, the best `n / reduction`, rounded down, may go on from it (are promoted); a run is judged by the
+//! highest rung that it has reached. That rule waits for more runs where too few have come. A sweep has a last one: once no
+//! other can reach a rung any more, its best goes on all the same, so that one run at least is trained to its end. A run
+//! that ends at a rung or before does not count there.
 //!
 //! **median**: the rule of Vizier (Golovin et al. 2017). At an evaluation after s updates, `min_steps` or more, a run
 //! pauses where its best value so far is worse than the median of what the others had on average up to s. The others are
-//! those that have been evaluated after s updates or more; with fewer than [`ENOUGH`] nobody is stopped.
+//! those that have been evaluated after s updates or more; with fewer than [`ENOUGH`] nobody is stopped. Vizier takes the
+//! averages of completed trials alone; here those that are trained or pause count as well, as far as they have come: a
+//! grid that is trained side by side has hardly any run that is complete while there is still something to save.
 //!
 //! Where runs are evaluated at different steps, one that is evaluated late must not be better for that: its value at a rung
 //! lies on the line between its evaluations before and after it, over the logarithm of the step, in which losses fall about
 //! evenly. Without one before, that of the first evaluation beyond stands for it. What was measured before the first update
-//! says nothing of a run and does not count. A value that is not finite is worse than all numbers, and so are those of a run
-//! that is out: failed, skipped, cancelled. Such a run still counts among those that reached a rung; of equals the earlier
-//! in the spec is the better. A run whose own value is not finite never goes on.
+//! says nothing of a run and does not count. A value that is not finite is worse than all numbers. So are all values of a run
+//! whose last one is not finite, however well it stood before, and those of a run that is out: failed, skipped, cancelled,
+//! without a device. Such a run still counts among those that reached a rung, and takes nobody's place; of equals the
+//! earlier in the spec is the better. A run whose own value is not finite never goes on.
 
 use std::{cmp::Ordering, collections::BTreeMap, fmt};
 
@@ -149,7 +155,7 @@ impl Pruner {
     }
 
     /// Takes in what has become of a run. Whether that is news.
-    pub fn is(&mut self, run: usize, fate: Fate) -> bool {
+    pub fn set_fate(&mut self, run: usize, fate: Fate) -> bool {
         std::mem::replace(&mut self.runs[run].fate, fate) != fate
     }
 
@@ -177,22 +183,26 @@ impl Pruner {
     fn by_rungs(&self) -> Vec<Verdict> {
         let mut verdicts = vec![Verdict::GoesOn; self.runs.len()];
         let rungs = self.runs.iter().map(|seen| seen.rungs.len()).max().unwrap_or(0);
+        // Whether somebody may still come up to a rung.
+        let mut is_open = vec![false; rungs];
         for rung in 0..rungs {
-            // Those below are judged by now. One that pauses there stays for good where nobody else can come up to it; and
-            // somebody can wherever somebody can come up to here.
+            // Those below are judged by now. One that pauses there may be lifted where somebody can come up to it, though
+            // that one may end before it gets here.
             let may_come = |(seen, verdict): (&Seen, &Verdict)| {
-                let is_below = rung < seen.rungs.len() && seen.highest().is_none_or(|highest| highest < rung);
-                let goes_on = seen.fate == Fate::Moving || seen.fate == Fate::Paused && *verdict == Verdict::GoesOn;
-                is_below && goes_on
+                let highest = seen.highest();
+                let is_below = rung < seen.rungs.len() && highest.is_none_or(|highest| highest < rung);
+                let may_be_lifted = || *verdict == Verdict::GoesOn || highest.is_some_and(|highest| is_open[highest]);
+                is_below && (seen.fate == Fate::Moving || seen.fate == Fate::Paused && may_be_lifted())
             };
-            let is_closed = !self.runs.iter().zip(&verdicts).any(may_come);
+            let may_anybody = self.runs.iter().zip(&verdicts).any(may_come);
+            is_open[rung] = may_anybody;
             let mut ranking: Vec<(usize, u64, f64)> = (self.runs.iter().enumerate())
                 .filter_map(|(run, seen)| seen.at(rung).map(|(step, value)| (run, step, value)))
                 .collect();
             // Stable: of equals the earlier comes first.
             ranking.sort_by(|a, b| order(a.2, b.2));
             let of = ranking.len();
-            let most = (of / self.search.reduction as usize).max(usize::from(is_closed));
+            let most = (of / self.search.reduction as usize).max(usize::from(!may_anybody));
             for (place, (run, step, value)) in ranking.into_iter().enumerate() {
                 let seen = &self.runs[run];
                 if seen.highest() != Some(rung) {
@@ -217,7 +227,7 @@ impl Pruner {
             let count = seen.values.partition_point(|(at, _)| *at <= step);
             let has_come = seen.values.last().is_some_and(|(last, _)| *last >= step);
             let value = (has_come && count > 0).then(|| sums[run][count - 1] / count as f64)?;
-            Some(if seen.fate == Fate::Out || !value.is_finite() { f64::INFINITY } else { value })
+            Some(if seen.is_lost() || !value.is_finite() { f64::INFINITY } else { value })
         };
         let mut averages: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
         let mut verdict = |run: usize| {
@@ -254,6 +264,11 @@ impl Seen {
         self.rungs.partition_point(|rung| rung <= last).checked_sub(1)
     }
 
+    /// Whether nothing good can come of it any more.
+    fn is_lost(&self) -> bool {
+        self.fate == Fate::Out || self.values.last().is_some_and(|(_, value)| !value.is_finite())
+    }
+
     /// The value by which it counts at a rung that it has reached, and the step of the evaluation that told.
     fn at(&self, rung: usize) -> Option<(u64, f64)> {
         let least = self.rungs.get(rung)?;
@@ -266,7 +281,10 @@ impl Seen {
             let way = |from: u64, to: u64| (to as f64 / from as f64).ln();
             value = there + (value - there) * way(before, *least) / way(before, step);
         }
-        Some((step, if self.fate == Fate::Out { f64::NAN } else { value }))
+        match self.values.last() {
+            Some((last, _)) if self.is_lost() && value.is_finite() => Some((*last, f64::NAN)),
+            _ => Some((step, value)),
+        }
     }
 
     /// The sums of its values up to each.
@@ -293,3 +311,6 @@ fn median(sorted: &[f64]) -> Option<f64> {
     let (low, high) = (sorted.get(sorted.len().checked_sub(1)? / 2)?, sorted.get(sorted.len() / 2)?);
     Some(low / 2.0 + high / 2.0)
 }
+
+#[cfg(test)]
+mod tests;

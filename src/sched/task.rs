@@ -29,6 +29,10 @@ pub fn task(run: &PlannedRun, options: &Options) -> Task {
         retries: settings.retries,
         timeout: settings.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
         from,
+        failed: match &run.reason {
+            Reason::FailedBefore { why } => Some(why.clone()),
+            _ => None,
+        },
         needs: (!options.force).then(|| Needs::of(&run.frozen.config)),
     }
 }

@@ -19,7 +19,7 @@ pub fn unsigned(row: &Row, column: &str) -> rusqlite::Result<u64> {
 }
 
 /// A column that [`int`] wrote, or NULL.
-pub fn unsigned_option(row: &Row, column: &str) -> rusqlite::Result<Option<u64>> {
+pub fn unsigned_option(row: &Row, column: impl RowIndex) -> rusqlite::Result<Option<u64>> {
     Ok(row.get::<_, Option<i64>>(column)?.map(|x| x.max(0) as u64))
 }
 

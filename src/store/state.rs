@@ -55,7 +55,7 @@ impl Known {
         };
         let skipped = if holds(at + 1)? { row.get(at + 2)? } else { None };
         let paused = match holds(at + 6)? {
-            true => unsigned_option(row, "paused_step")?.zip(row.get(at + 8)?),
+            true => unsigned_option(row, at + 7)?.zip(row.get(at + 8)?),
             false => None,
         };
         Ok(Self { latest, skipped, paused })
@@ -74,13 +74,16 @@ pub fn state(folder: &RunFolder, config: &RunConfig, known: &Known) -> Result<Ru
     if let Some(why) = &known.skipped {
         return Ok(RunState::Skipped { why: why.clone() });
     }
+    // That a run pauses is said of one that was stopped: what has failed has failed, whatever was said of it since.
+    if let Some(Latest { gave_up: Some(why), .. } | Latest { outcome: Some(Outcome::Failed { why, .. }), .. }) = latest
+    {
+        return Ok(RunState::Failed { why: why.clone() });
+    }
     if let Some((step, why)) = &known.paused {
         return Ok(RunState::Paused { step: *step, why: why.clone() });
     }
     Ok(match latest {
         None => RunState::Queued,
-        Some(Latest { gave_up: Some(why), .. }) => RunState::Failed { why: why.clone() },
-        Some(Latest { outcome: Some(Outcome::Failed { why, .. }), .. }) => RunState::Failed { why: why.clone() },
         Some(Latest { outcome: Some(Outcome::Interrupted { step }), .. }) => RunState::Interrupted { step: *step },
         Some(_) => RunState::Interrupted { step: checkpoints::latest_step(folder).ok().flatten().unwrap_or(0) },
     })
@@ -125,10 +128,12 @@ mod tests {
         assert_eq!(of(&done), RunState::Done);
         let paused = |latest: &Latest| Known { paused: Some((9, "last".into())), ..known(Some(latest)) };
         let of_paused = |latest: &Latest| state(&folder, &config, &paused(latest)).unwrap();
-        for latest in [&silent, &failed, &stopped] {
+        for latest in [&silent, &stopped] {
             assert_eq!(of_paused(latest), RunState::Paused { step: 9, why: "last".into() });
         }
-        assert_eq!(of_paused(&done), RunState::Done, "what is done is done");
+        for (latest, state) in [(&done, RunState::Done), (&failed, of(&failed)), (&gave_up, of(&gave_up))] {
+            assert_eq!(of_paused(latest), state, "what is done or has failed does not pause");
+        }
 
         let held = Lock::try_take(&folder.lock()).unwrap().unwrap();
         assert_eq!(of(&silent), RunState::Running { slot: "cuda:1".into(), since: 7 });

@@ -36,8 +36,10 @@ impl Queue {
                         *overdue = Stopping::Asked(now);
                         actions.push(Action::Stop { run });
                     }
-                    let stops = [(overdue, GRACE), (&mut entry.pausing, GRACE), (&mut entry.cancelled, CANCEL_GRACE)];
-                    for (stopping, grace) in stops {
+                    // One that is to pause is not hurried: nobody waits for it, and to end it would lose what it has done
+                    // since its last checkpoint, all of it where the first is still being written. One that hangs loses
+                    // its lease.
+                    for (stopping, grace) in [(overdue, GRACE), (&mut entry.cancelled, CANCEL_GRACE)] {
                         if matches!(*stopping, Stopping::Asked(at) if now >= at + grace) {
                             *stopping = Stopping::Killed;
                             actions.push(Action::Kill { run });
@@ -76,7 +78,6 @@ impl Queue {
     }
 
     pub(super) fn settled(&mut self, now: Duration, run: RunId, state: RunState, actions: &mut Vec<Action>) {
-        self.is_news = true; // where it waits from now on, that is not judged yet
         let has_pruner = self.pruner.is_some();
         let Some(entry) = self.entry(run) else { return };
         if !matches!(entry.standing, Standing::Starting(_) | Standing::Elsewhere) {
@@ -112,12 +113,15 @@ impl Queue {
         }
         let halted = self.halt != Halt::No;
         let Some(entry) = self.entry(run).filter(|entry| entry.share().is_some()) else { return };
+        // What was asked of this worker is nothing to the next.
+        let pausing = entry.pausing.take();
         let asked = halted || entry.is_cancelled();
         let state = match ended {
             Ended::Elsewhere => return self.elsewhere(run, actions),
             Ended::Finished(Outcome::Done) => RunState::Done,
             Ended::Finished(Outcome::Failed { why, retry }) => {
                 if !asked {
+                    entry.task.failed = Some(why.clone());
                     entry.task.from.get_or_insert(0); // it has begun; the store knows how far it came
                     if self.again_alone(now, run, &why, actions) {
                         return;
@@ -130,10 +134,9 @@ impl Queue {
             }
             Ended::Finished(Outcome::Interrupted { step }) if entry.is_cancelled() => RunState::Interrupted { step },
             Ended::Died { step, .. } if entry.is_cancelled() => RunState::Interrupted { step },
-            Ended::Finished(Outcome::Interrupted { step }) | Ended::Died { step, .. } if entry.is_pausing() => {
+            Ended::Finished(Outcome::Interrupted { step }) | Ended::Died { step, .. } if pausing.is_some() => {
                 entry.task.from = Some(step);
-                let why = std::mem::take(&mut entry.behind);
-                return self.pause(run, why, actions);
+                return self.pause(run, pausing.unwrap_or_default(), actions);
             }
             Ended::Finished(Outcome::Interrupted { .. }) | Ended::Died { .. } if entry.is_overdue() => {
                 let limit = entry.task.timeout.unwrap_or_default().as_secs_f64();

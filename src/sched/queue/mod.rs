@@ -60,6 +60,8 @@ pub struct Task {
     pub timeout: Option<Duration>,
     /// The step of its last checkpoint, where it was begun before.
     pub from: Option<u64>,
+    /// Why it failed before, where it did.
+    pub failed: Option<String>,
     /// What it needs of memory: where less did not suffice, it is skipped. `None` where it is tried in any case.
     pub needs: Option<Needs>,
 }
@@ -122,7 +124,7 @@ pub enum Input {
     Granted { run: RunId, threads: usize, company: bool },
     /// It was not: others hold too much of the device.
     Busy { run: RunId, refusal: Refusal },
-    /// It was not: another process trains the run.
+    /// It was not, or the run paused: another process trains it.
     Elsewhere { run: RunId },
     /// The run's worker is gone, or could not be started.
     Ended { run: RunId, ended: Ended },
@@ -175,11 +177,12 @@ struct Entry {
     deaths: u32,
     /// Whether a person cancelled it.
     cancelled: Stopping,
-    /// Whether its worker is to stop since it fell behind, and how it stood then.
-    pausing: Stopping,
-    behind: String,
+    /// How it stood when its worker was asked to stop since it fell behind.
+    pausing: Option<String>,
     /// How far it had come when it was last let go on.
     passed: Option<u64>,
+    /// Whether it waited when it was last looked at: what comes to wait is judged.
+    was_waiting: bool,
     /// Whether another run was on its device with it: one of ours, or of another sweep that came before it.
     had_company: bool,
     /// Whether it is to have its device for itself.
@@ -188,8 +191,17 @@ struct Entry {
 
 impl Entry {
     fn new(task: Task, standing: Standing) -> Self {
-        let (cancelled, pausing, behind, passed) = (Stopping::No, Stopping::No, String::new(), None);
-        Self { task, standing, deaths: 0, cancelled, pausing, behind, passed, had_company: false, alone: false }
+        Self {
+            task,
+            standing,
+            deaths: 0,
+            cancelled: Stopping::No,
+            pausing: None,
+            passed: None,
+            was_waiting: false,
+            had_company: false,
+            alone: false,
+        }
     }
 
     fn share(&self) -> Option<Share> {
@@ -211,13 +223,9 @@ impl Entry {
         self.cancelled != Stopping::No
     }
 
-    fn is_pausing(&self) -> bool {
-        self.pausing != Stopping::No
-    }
-
     /// Whether its worker was asked to leave already.
     fn is_stopping(&self) -> bool {
-        self.is_cancelled() || self.is_pausing() || self.is_overdue()
+        self.is_cancelled() || self.pausing.is_some() || self.is_overdue()
     }
 
     fn is_overdue(&self) -> bool {
@@ -407,7 +415,7 @@ impl Queue {
 
     /// Whether every device that a run could be on is set aside.
     fn is_stranded(&self, task: &Task) -> bool {
-        !self.places.iter().any(|place| place.fits(task) && !place.aside)
+        place::all_are_aside(&self.places, task)
     }
 
     fn waiting_for(&self, place: &Place) -> usize {
@@ -447,7 +455,7 @@ impl Queue {
             let share = Share { threads, ..share };
             entry.standing = Standing::Running { share, since: now, overdue: Stopping::No };
             entry.had_company = company;
-            entry.pausing = Stopping::No;
+            (entry.pausing, entry.task.failed) = (None, None);
             if entry.is_cancelled() {
                 entry.cancelled = Stopping::Asked(now);
                 actions.push(Action::Stop { run });
@@ -472,7 +480,8 @@ impl Queue {
 
     fn elsewhere(&mut self, run: RunId, actions: &mut Vec<Action>) {
         let Some(entry) = self.entry(run) else { return };
-        if entry.share().is_some() {
+        // One that pauses may be gone on with by somebody who asked for it by name.
+        if entry.share().is_some() || matches!(entry.standing, Standing::Paused { .. }) {
             entry.standing = Standing::Elsewhere;
             actions.push(Action::Await { run });
         }

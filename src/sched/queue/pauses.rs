@@ -5,7 +5,10 @@
 
 use std::{cmp::Reverse, time::Duration};
 
-use super::{Action, Entry, Queue, Standing, Stopping};
+use super::{
+    Action, Entry, Queue, Standing,
+    place::{Place, all_are_aside},
+};
 use crate::{
     base::RunId,
     event::RunState,
@@ -30,9 +33,19 @@ impl Queue {
             for (at, verdict, mark) in judged {
                 let entry = &mut self.entries[at];
                 let run = entry.task.run;
+                if fate(entry, &self.places) == Fate::Out {
+                    continue;
+                }
                 match (&entry.standing, verdict) {
-                    (Standing::Waiting(_), Verdict::Pauses(why)) => self.pause(run, why.to_string(), actions),
-                    (Standing::Paused { .. }, Verdict::GoesOn) if !entry.is_cancelled() => {
+                    (Standing::Waiting(_), Verdict::Pauses(why)) => match entry.task.failed.clone() {
+                        // It would be tried again, and is not. That it failed says more of it than how it stands.
+                        Some(why) => {
+                            entry.standing = Standing::Ended(RunState::Failed { why: why.clone() });
+                            actions.push(Action::Report { run, state: RunState::Failed { why } });
+                        }
+                        None => self.pause(run, why.to_string(), actions),
+                    },
+                    (Standing::Paused { .. }, Verdict::GoesOn) => {
                         entry.standing = Standing::Waiting(now);
                         actions.push(Action::Say(format!("{} goes on: it is among the best by now", run.short())));
                     }
@@ -41,8 +54,7 @@ impl Queue {
                     {
                         Verdict::GoesOn => entry.passed = mark,
                         Verdict::Pauses(why) => {
-                            entry.pausing = Stopping::Asked(now);
-                            entry.behind = why.to_string();
+                            entry.pausing = Some(why.to_string());
                             actions.push(Action::Stop { run });
                         }
                     },
@@ -81,17 +93,21 @@ impl Queue {
     fn has_news(&mut self) -> bool {
         let Some(pruner) = &mut self.pruner else { return false };
         let mut is_news = std::mem::take(&mut self.is_news);
-        for (at, entry) in self.entries.iter().enumerate() {
-            is_news |= pruner.is(at, fate(entry));
+        for (at, entry) in self.entries.iter_mut().enumerate() {
+            is_news |= pruner.set_fate(at, fate(entry, &self.places));
+            let is_waiting = entry.is_waiting();
+            is_news |= !std::mem::replace(&mut entry.was_waiting, is_waiting) && is_waiting;
         }
         is_news
     }
 }
 
-fn fate(entry: &Entry) -> Fate {
+fn fate(entry: &Entry, places: &[Place]) -> Fate {
     match &entry.standing {
         Standing::Ended(RunState::Done) => Fate::Done,
         Standing::Ended(_) => Fate::Out,
+        // Whatever the others do, no device is left for it.
+        Standing::Waiting(_) | Standing::Paused { .. } if all_are_aside(places, &entry.task) => Fate::Out,
         Standing::Paused { .. } if entry.is_cancelled() => Fate::Out,
         Standing::Paused { .. } => Fate::Paused,
         _ => Fate::Moving,

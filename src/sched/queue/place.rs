@@ -132,6 +132,11 @@ impl Place {
     }
 }
 
+/// Whether every device that a run could be on is set aside.
+pub fn all_are_aside(places: &[Place], task: &Task) -> bool {
+    !places.iter().any(|place| place.fits(task) && !place.aside)
+}
+
 /// What of a place is in use.
 #[derive(Clone, Debug, Default)]
 pub struct Load {

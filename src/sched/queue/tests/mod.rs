@@ -25,7 +25,8 @@ fn seconds(s: f64) -> Duration {
 
 fn task(n: usize, device: &str, flops: f64) -> (Task, Standing) {
     let (run, device) = (id(n), device.into());
-    let task = Task { run, device, flops, bytes: vec![0], retries: 1, timeout: None, from: None, needs: None };
+    let task =
+        Task { run, device, flops, bytes: vec![0], retries: 1, timeout: None, from: None, failed: None, needs: None };
     (task, Standing::Waiting(Duration::ZERO))
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::*;
 use crate::{
-    sched::prune::{Fate, Pruner, Reason, Verdict},
+    sched::prune::Pruner,
     spec::search::{Prune, Search},
 };
 
@@ -24,6 +24,10 @@ struct Replay {
     known: Vec<usize>,
     /// When each worker evaluates next.
     workers: BTreeMap<usize, f64>,
+    /// What comes of starts and evaluations, where not all goes well, and the runs that others train.
+    chances: VecDeque<u8>,
+    foreign: Vec<usize>,
+    cancelled: BTreeSet<usize>,
     now: f64,
     /// What was started and paused, in order.
     log: Vec<String>,
@@ -33,7 +37,20 @@ impl Replay {
     fn new(search: Search, cores: usize, curves: Vec<Vec<(u64, f64)>>, pace: Vec<f64>) -> Self {
         let known = vec![0; curves.len()];
         let queue = Self::queue(&search, cores, &curves, &known, &[]);
-        Self { search, cores, queue, curves, pace, known, workers: BTreeMap::new(), now: 0.0, log: Vec::new() }
+        Self {
+            search,
+            cores,
+            queue,
+            curves,
+            pace,
+            known,
+            workers: BTreeMap::new(),
+            chances: VecDeque::new(),
+            foreign: Vec::new(),
+            cancelled: BTreeSet::new(),
+            now: 0.0,
+            log: Vec::new(),
+        }
     }
 
     /// A queue that knows what a store would: the runs' curves so far, and who pauses.
@@ -64,10 +81,22 @@ impl Replay {
     /// Until nothing is left to do, or `evaluations` have been made.
     fn go(&mut self, evaluations: usize) -> &mut Self {
         self.tell(Input::Tick, None);
+        let mut idle = 0;
         for _ in 0..evaluations {
             let next = self.workers.iter().min_by(|a, b| a.1.total_cmp(b.1)).map(|(n, at)| (*n, *at));
-            let Some((n, at)) = next else { break };
-            self.now = at;
+            let Some((n, at)) = next else {
+                idle += 1;
+                if self.queue.is_over() || idle == 100 {
+                    break;
+                }
+                self.now += 1.0;
+                let left = |n: usize, step| Input::Settled { run: id(n), state: RunState::Interrupted { step } };
+                let input = self.foreign.pop().map_or(Input::Tick, |n| left(n, self.step_of(n)));
+                self.tell(input, None);
+                continue;
+            };
+            idle = 0;
+            self.now = self.now.max(at);
             self.known[n] += 1;
             let is_last = self.known[n] == self.curves[n].len();
             let values = self.curves[n][..self.known[n]].to_vec();
@@ -75,34 +104,74 @@ impl Replay {
             if is_last {
                 self.workers.remove(&n);
                 self.tell(Input::Ended { run: id(n), ended: done() }, None);
-            } else {
-                self.workers.entry(n).and_modify(|at| *at += self.pace[n]);
+                continue;
+            }
+            self.workers.entry(n).and_modify(|at| *at += self.pace[n]);
+            let Some(chance) = self.chances.pop_front().filter(|_| self.workers.contains_key(&n)) else { continue };
+            match chance % 12 {
+                0 => {
+                    self.workers.remove(&n);
+                    self.tell(Input::Ended { run: id(n), ended: self.died(n) }, None);
+                }
+                1 => {
+                    self.workers.remove(&n);
+                    let failed = Outcome::Failed { why: "out of disk".into(), retry: chance > 128 };
+                    self.tell(Input::Ended { run: id(n), ended: Ended::Finished(failed) }, None);
+                }
+                2 => {
+                    let n = usize::from(chance / 12) % self.curves.len();
+                    self.cancelled.insert(n);
+                    self.tell(Input::Cancelled { run: id(n) }, None);
+                }
+                _ => {}
             }
         }
         self
     }
 
+    /// How far a run has come.
+    fn step_of(&self, n: usize) -> u64 {
+        self.curves[n][..self.known[n]].last().map_or(0, |(step, _)| *step)
+    }
+
+    fn died(&self, n: usize) -> Ended {
+        Ended::Died { why: "killed by SIGKILL".into(), step: self.step_of(n), retry: true }
+    }
+
     /// Carries out what the queue says; `finishing` is not stopped any more.
     fn tell(&mut self, input: Input, finishing: Option<usize>) {
         let mut inputs = VecDeque::from([input]);
+        let mut told = 0;
         while let Some(input) = inputs.pop_front() {
+            told += 1;
+            assert!(told < 1000, "the queue does not come to rest: {:?}", &self.log[self.log.len() - 4..]);
             for action in self.queue.step(seconds(self.now), input) {
                 match action {
                     Action::Start { run, threads, .. } => {
                         let n = usize::from(run.0[0]);
                         self.log.push(format!("{n} starts"));
-                        assert!(self.workers.insert(n, self.now + self.pace[n]).is_none(), "it is trained already");
-                        assert!(self.workers.len() <= self.cores);
-                        inputs.push_back(Input::Granted { run, threads, company: false });
+                        assert!(!self.workers.contains_key(&n), "it is trained already");
+                        inputs.push_back(match self.chances.pop_front().map_or(9, |chance| chance % 10) {
+                            0 => busy(run),
+                            1 => {
+                                self.foreign.push(n);
+                                Input::Elsewhere { run }
+                            }
+                            2 => Input::Ended { run, ended: self.died(n) },
+                            _ => {
+                                self.workers.insert(n, self.now + self.pace[n]);
+                                assert!(self.workers.len() <= self.cores);
+                                Input::Granted { run, threads, company: false }
+                            }
+                        });
                     }
                     Action::Stop { run } if finishing != Some(usize::from(run.0[0])) => {
                         let n = usize::from(run.0[0]);
                         assert!(self.workers.remove(&n).is_some(), "nobody trains it");
-                        let (step, _) = self.curves[n][self.known[n] - 1];
-                        inputs.push_back(Input::Ended { run, ended: stopped(step) });
+                        inputs.push_back(Input::Ended { run, ended: stopped(self.step_of(n)) });
                     }
                     Action::Pause { run, why } => self.log.push(format!("{} pauses: {why}", run.0[0])),
-                    Action::Kill { .. } | Action::GiveUp { .. } | Action::Skip { .. } => panic!("{action:?}"),
+                    Action::Kill { .. } | Action::Skip { .. } => panic!("{action:?}"),
                     _ => {}
                 }
             }
@@ -154,18 +223,6 @@ fn the_best_run_of_a_recorded_grid_survives() {
             assert!(share < at_most, "{prune:?} on {cores}: {share} of the grid was trained");
             assert_eq!(paused + replay.done().len(), curves.len());
         }
-    }
-}
-
-#[test]
-fn the_same_arrivals_make_the_same_decisions() {
-    let (curves, pace) = recorded();
-    for prune in [Prune::Asha, Prune::Median] {
-        let log = || {
-            let mut replay = Replay::new(search(prune, 90, 3), 3, curves.clone(), pace.clone());
-            replay.go(usize::MAX).log.clone()
-        };
-        assert_eq!(log(), log());
     }
 }
 
@@ -258,18 +315,109 @@ fn without_a_rule_what_paused_before_goes_on() {
 }
 
 #[test]
-fn a_worker_that_does_not_leave_is_ended_and_its_run_pauses_all_the_same() {
-    let mut pruner = Pruner::new(search(Prune::Asha, 10, 3), [90, 90]);
-    pruner.learn(0, &[]);
+fn a_worker_that_takes_long_to_leave_is_not_ended_since_nobody_waits_for_it() {
+    let pruner = Pruner::new(search(Prune::Asha, 10, 3), [90, 90]);
     let mut q = Queue::new(vec![task(0, "cpu", 1.0), task(1, "cpu", 1.0)], &machine(2, &[]), None).pruner(Some(pruner));
     assert_eq!(tell(&mut q, 0.0, Input::Tick).0.len(), 2);
     let said = tell(&mut q, 1.0, Input::Learned { run: id(0), values: vec![(10, 2.0)] }).1;
     assert_eq!(said, [Action::Stop { run: id(0) }]);
-    assert_eq!(tell(&mut q, 20.0, Input::Tick).1, []);
-    assert_eq!(tell(&mut q, 31.0, Input::Tick).1, [Action::Kill { run: id(0) }]);
+    assert_eq!(tell(&mut q, 3000.0, Input::Tick).1, [], "it writes a checkpoint");
     let why = "1st of 1 at step 10: the best third goes on".to_owned();
     let pause = Action::Pause { run: id(0), why: why.clone() };
-    assert_eq!(ends(&mut q, 32.0, 0, killed()).1, [pause, report(0, RunState::Paused { step: 40, why })]);
+    let paused = [pause, report(0, RunState::Paused { step: 40, why })];
+    assert_eq!(ends(&mut q, 3001.0, 0, killed()).1, paused, "if it dies of that, it pauses all the same");
+}
+
+#[test]
+fn a_run_that_was_lifted_and_cannot_be_started_is_tried_again_later() {
+    let pruner = Pruner::new(search(Prune::Asha, 10, 2), [90, 90]);
+    let mut q = Queue::new(vec![task(0, "cpu", 1.0), task(1, "cpu", 1.0)], &machine(1, &[]), None).pruner(Some(pruner));
+    let start = |n| Action::Start { run: id(n), device: "cpu".into(), threads: 1, bytes: 0 };
+    tell(&mut q, 0.0, Input::Tick);
+    tell(&mut q, 1.0, Input::Learned { run: id(0), values: vec![(10, 2.0)] });
+    assert_eq!(ends(&mut q, 1.0, 0, stopped(10)).0, [(1, 1)], "the first of one pauses");
+    tell(&mut q, 2.0, Input::Learned { run: id(1), values: vec![(10, 3.0)] });
+    let said = q.step(seconds(2.0), Input::Ended { run: id(1), ended: stopped(10) });
+    assert!(said.contains(&start(0)), "the first of two goes on: {said:?}");
+    let said = q.step(seconds(3.0), Input::Ended { run: id(0), ended: killed() });
+    assert!(matches!(&said[..], [Action::Say(what)] if what.contains("starting it again from step 40")), "{said:?}");
+    assert_eq!(tell(&mut q, 4.0, Input::Tick).0, [(0, 1)]);
+}
+
+#[test]
+fn a_run_that_failed_before_is_tried_again_where_it_would_go_on_and_else_has_failed() {
+    for (ahead, behind) in [(0, 1), (1, 0)] {
+        let mut pruner = Pruner::new(search(Prune::Asha, 10, 2), [90, 90]);
+        pruner.learn(ahead, &[(10, 1.0)]);
+        pruner.learn(behind, &[(10, 2.0)]);
+        let mut tasks = vec![task(0, "cpu", 1.0), task(1, "cpu", 1.0)];
+        tasks[0].0.failed = Some("no space left".into());
+        let mut q = Queue::new(tasks, &machine(1, &[]), None).pruner(Some(pruner));
+        assert_eq!(tell(&mut q, 0.0, Input::Tick).0, [(ahead, 1)]);
+        ends(&mut q, 1.0, ahead, done());
+        let summary = q.summary();
+        let exit = if ahead == 0 { crate::base::Exit::Done } else { crate::base::Exit::RunFailed };
+        assert_eq!((q.is_over(), summary.exit(), summary.done), (true, exit, vec![id(ahead)]));
+        assert_eq!(summary.failed.contains(&id(0)), ahead == 1, "that it failed is not forgotten");
+    }
+}
+
+#[test]
+fn a_run_that_no_device_is_left_for_is_not_waited_for() {
+    let mut pruner = Pruner::new(search(Prune::Asha, 10, 3), [90, 90, 90]);
+    pruner.learn(0, &[(10, 2.0)]);
+    pruner.learn(2, &[(10, 1.0)]);
+    let mut tasks = vec![task(0, "cpu", 1.0), task(1, "cuda:0", 1.0), task(2, "cuda:0", 1.0)];
+    for at in [0, 2] {
+        tasks[at].1 = Standing::Paused { why: "1st of 1".into() };
+    }
+    let mut q = Queue::new(tasks, &machine(1, &["cuda:0"]), None).pruner(Some(pruner));
+    q.places[1].aside = true;
+    assert_eq!(tell(&mut q, 0.0, Input::Tick).0, [(0, 1)], "the best that can be trained");
+    ends(&mut q, 1.0, 0, done());
+    assert!(q.is_over());
+    assert_eq!((q.summary().queued, q.summary().paused), (vec![id(1)], vec![id(2)]));
+}
+
+#[test]
+fn a_run_that_comes_back_to_wait_is_judged_by_what_was_learned_meanwhile() {
+    let mut pruner = Pruner::new(search(Prune::Asha, 10, 2), [90; 3]);
+    pruner.learn(0, &[(10, 2.0)]);
+    pruner.learn(1, &[(10, 3.0)]);
+    let mut tasks: Vec<_> = (0..3).map(|n| task(n, "cpu", 1.0)).collect();
+    tasks[1].1 = Standing::Paused { why: "2nd of 2".into() };
+    tasks[2].1 = Standing::Elsewhere;
+    let mut q = Queue::new(tasks, &machine(1, &[]), None).pruner(Some(pruner));
+    assert!(matches!(&q.step(seconds(0.0), Input::Tick)[..], [Action::Start { run, .. }] if *run == id(0)));
+    q.step(seconds(0.0), Input::Learned { run: id(2), values: vec![(10, 1.0)] });
+    let said = q.step(seconds(0.0), busy(id(0)));
+    assert!(matches!(&said[..], [Action::Pause { run, .. }, Action::Report { .. }] if *run == id(0)), "{said:?}");
+}
+
+#[test]
+fn a_paused_run_that_another_process_trains_is_awaited() {
+    let mut pruner = Pruner::new(search(Prune::Asha, 10, 2), [90; 2]);
+    pruner.learn(0, &[(10, 2.0)]);
+    let mut tasks = vec![task(0, "cpu", 1.0), task(1, "cpu", 1.0)];
+    tasks[0].1 = Standing::Paused { why: "1st of 1".into() };
+    let mut q = Queue::new(tasks, &machine(1, &[]), None).pruner(Some(pruner));
+    assert_eq!(tell(&mut q, 0.0, Input::Tick).0, [(1, 1)]);
+    assert_eq!(tell(&mut q, 1.0, Input::Elsewhere { run: id(0) }).1, [Action::Await { run: id(0) }]);
+    assert_eq!(ends(&mut q, 2.0, 1, done()).0, []);
+    assert!(!q.is_over());
+    let settled = Input::Settled { run: id(0), state: RunState::Done };
+    assert_eq!(tell(&mut q, 3.0, settled).1, [report(0, RunState::Done)]);
+    assert!(q.is_over());
+}
+
+#[test]
+fn a_leader_that_is_not_finite_any_more_takes_nobodys_place() {
+    for (lost_at, done) in [(3, vec![1]), (5, vec![0, 1])] {
+        let mut curves = flat(&[1.0, 3.0, 4.0]);
+        curves[0][lost_at..].iter_mut().for_each(|(_, value)| *value = f64::NAN);
+        let mut replay = Replay::new(search(Prune::Asha, 10, 3), 1, curves, vec![1.0; 3]);
+        assert_eq!(replay.go(usize::MAX).done(), done, "{:?}", replay.log);
+    }
 }
 
 #[test]
@@ -289,46 +437,6 @@ fn a_running_run_is_judged_once_at_a_rung_whatever_others_reach_there_later() {
     assert!(said.contains(&Action::Stop { run: id(1) }), "the first of one at step 20: {said:?}");
 }
 
-#[test]
-fn the_median_is_of_what_others_had_on_average_by_then() {
-    let mut pruner = Pruner::new(search(Prune::Median, 20, 3), [90; 4]);
-    // What is measured before the first update does not count.
-    pruner.learn(0, &[(0, 100.0), (10, 4.0), (20, 2.0), (30, 1.0)]); // 3 by step 20
-    pruner.learn(1, &[(0, 100.0), (10, 5.0), (20, 5.0)]); // 5 by step 20
-    pruner.learn(2, &[(0, 100.0), (10, 4.1), (20, 4.2)]);
-    let verdicts = pruner.verdicts();
-    let behind = Reason::Median { best: 4.1, median: 4.0, others: 2, step: 20 };
-    assert_eq!(verdicts[2], Verdict::Pauses(behind.clone()));
-    assert_eq!(behind.to_string(), "4.1000 by step 20: worse than 4.0000, the median of 2 others");
-    assert_eq!((&verdicts[0], &verdicts[3]), (&Verdict::GoesOn, &Verdict::GoesOn), "none, and nothing to judge");
-    pruner.is(0, Fate::Out);
-    assert_eq!(pruner.verdicts()[2], Verdict::GoesOn, "what failed is worse than any number");
-    pruner.is(0, Fate::Done);
-    pruner.learn(1, &[(10, 5.0)]);
-    assert_eq!(pruner.verdicts()[2], Verdict::GoesOn, "one other that has come as far is not enough");
-}
-
-#[test]
-fn a_run_counts_at_a_rung_by_what_it_was_there_between_its_evaluations() {
-    let mut pruner = Pruner::new(search(Prune::Asha, 10, 2), [90; 3]);
-    let pauses = |rank, of| Verdict::Pauses(Reason::Rank { rank, of, step: 10, reduction: 2 });
-    // 2.36 on the line between the two over the logarithm of the step, though it is at 1 when it is heard of.
-    pruner.learn(0, &[(8, 3.0), (16, 1.0)]);
-    pruner.learn(1, &[(10, 2.3)]);
-    assert_eq!((pruner.mark(0), pruner.mark(1), pruner.mark(2)), (Some(10), Some(10), None));
-    assert_eq!(pruner.verdicts()[..2], [pauses(2, 2), Verdict::GoesOn]);
-    pruner.learn(1, &[(10, 2.4)]);
-    assert_eq!(pruner.verdicts()[..2], [Verdict::GoesOn, pauses(2, 2)]);
-    // Without a number before, what came first beyond stands for it.
-    pruner.learn(2, &[(0, 9.0), (16, 2.37)]);
-    assert_eq!(pruner.verdicts(), [Verdict::GoesOn, pauses(3, 3), pauses(2, 3)]);
-    pruner.learn(2, &[(8, f64::NAN), (16, 2.35)]);
-    assert_eq!(pruner.verdicts(), [pauses(2, 3), pauses(3, 3), Verdict::GoesOn]);
-    let again = pruner.learn(0, &[(0, 9.0), (8, 3.0), (16, 1.0)]);
-    assert!(!again && pruner.learn(0, &[(8, 1.0), (16, f64::NAN)]), "what is news");
-    assert!(!pruner.learn(0, &[(8, 1.0), (16, f64::NAN)]), "NaN is NaN");
-}
-
 fn curves() -> impl Strategy<Value = Vec<Vec<(u64, f64)>>> {
     let value = prop_oneof![20 => (0..1000u32).prop_map(f64::from), 1 => Just(f64::NAN), 1 => Just(f64::INFINITY)];
     // Evaluated every 3 to 7 steps, and of 4 to 30 evaluations.
@@ -338,6 +446,37 @@ fn curves() -> impl Strategy<Value = Vec<Vec<(u64, f64)>>> {
 }
 
 proptest! {
+    #[test]
+    fn whatever_befalls_the_runs_a_sweep_ends_and_one_that_is_finite_is_trained_to_the_end(
+        mut curves in curves(),
+        is_asha: bool,
+        (min_steps, reduction, cores) in (1..40u64, 2..5u64, 1..5usize),
+        lost: Option<(prop::sample::Index, prop::sample::Index)>,
+        chances in prop::collection::vec(any::<u8>(), 0..40),
+    ) {
+        if let Some((run, from)) = lost {
+            let curve = run.get(&curves).len();
+            let at = from.index(curve);
+            let run = run.index(curves.len());
+            curves[run].iter_mut().for_each(|(_, value)| *value = -1.0); // the leader, until it is lost
+            curves[run][at..].iter_mut().for_each(|(_, value)| *value = f64::NAN);
+        }
+        let prune = if is_asha { Prune::Asha } else { Prune::Median };
+        let pace = (0..curves.len()).map(|n| 1.0 + (n % 3) as f64).collect();
+        let mut replay = Replay::new(search(prune, min_steps, reduction), cores, curves.clone(), pace);
+        replay.chances = chances.into();
+        replay.go(10_000);
+        prop_assert!(replay.queue.is_over(), "{:?}", replay.queue);
+        let s = replay.queue.summary();
+        let lists = [&s.done, &s.paused, &s.failed, &s.interrupted, &s.queued];
+        prop_assert_eq!(lists.iter().map(|list| list.len()).sum::<usize>(), curves.len());
+        let is_finite = |n: usize| curves[n][..replay.known[n]].last().is_none_or(|(_, value)| value.is_finite());
+        let could = |n: &usize| is_finite(*n) && !s.failed.contains(&id(*n)) && !replay.cancelled.contains(n);
+        if (0..curves.len()).any(|n| could(&n)) {
+            prop_assert!((0..curves.len()).any(|n| is_finite(n) && s.done.contains(&id(n))), "{:#?}", replay.log);
+        }
+    }
+
     #[test]
     fn whatever_the_curves_a_sweep_ends_and_its_constant_leader_is_trained_to_the_end(
         mut curves in curves(),
