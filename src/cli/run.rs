@@ -119,6 +119,9 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let trimmed = sched::budget::trim(root, &mut store, &plan.runs)?;
 
     ui::note(&opening(&plan));
+    if plan.search.is_some() {
+        ui::note(search::told(&plan).trim_end());
+    }
     left.iter().for_each(|note| ui::note(note));
     if trimmed > 0 {
         ui::note(&format!("{} removed, to keep to `checkpoint.max_bytes`", format::plural(trimmed, "checkpoint")));
@@ -136,7 +139,9 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     if !summary.skipped.is_empty() {
         ui::note(&format!("{} skipped; `--force` tries them", format::plural(summary.skipped.len(), "run")));
     }
-    if !summary.paused.is_empty() {
+    // Of a sweep that was stopped, some only wait to be lifted.
+    let is_whole = [&summary.interrupted, &summary.queued, &summary.elsewhere].iter().all(|left| left.is_empty());
+    if is_whole && !summary.paused.is_empty() {
         ui::note(&search::saved(&plan, &rows));
     }
     match summary.exit() {
@@ -184,8 +189,11 @@ pub fn train(
         Reason::Skipped { .. } => !options.force,
         _ => false,
     };
-    let entries = runs.iter().filter(|r| !is_over(r)).map(|r| entry(r, axes, digits)).collect();
-    let mut screen = screen::Screen::new(title, entries);
+    let entries = runs.iter().filter(|r| !is_over(r)).map(|r| screen::Entry {
+        pauses: options.search.is_some() && matches!(r.reason, Reason::Paused { .. }),
+        ..entry(r, axes, digits)
+    });
+    let mut screen = screen::Screen::new(title, entries.collect());
     let summary = sched::dispatch(runs, root, store, options, &mut screen);
     screen.close();
     summary
@@ -202,6 +210,7 @@ fn entry(run: &PlannedRun, axes: &[String], digits: usize) -> screen::Entry {
         label: label(run, axes, digits),
         steps: config.train.steps,
         done,
+        pauses: false,
         weight: run.cost.flops_per_token * config.tokens_per_step() as f64,
     }
 }

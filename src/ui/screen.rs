@@ -25,6 +25,8 @@ pub struct Entry {
     pub steps: u64,
     /// Updates done in earlier attempts.
     pub done: u64,
+    /// Whether it pauses at first.
+    pub pauses: bool,
     /// What one update costs relative to others, such as its FLOPs: what the overall bar weighs runs by.
     pub weight: f64,
 }
@@ -54,8 +56,9 @@ impl Screen {
         let overall = all.add(ProgressBar::new(PARTS).with_style(style("{prefix:.bold} [{bar:30}] {wide_msg}")));
         overall.set_prefix(experiment.to_owned());
         let before = runs.iter().map(|r| r.done as f64 * r.weight).sum();
+        let paused: HashSet<RunId> = runs.iter().filter(|r| r.pauses).map(|r| r.id).collect();
         let entries = runs.into_iter().map(|r| (r.id, r)).collect();
-        let (bars, ended, paused) = (HashMap::new(), HashSet::new(), HashSet::new());
+        let (bars, ended) = (HashMap::new(), paused.clone());
         let screen = Self { entries, bars, all, overall, ended, paused, begun: Instant::now(), before };
         screen.show_overall();
         screen
@@ -171,6 +174,8 @@ impl Observer for Screen {
             Progress::Left { run } => self.leave(*run),
             Progress::Ended { run, state } => self.end(*run, state),
             Progress::Elsewhere { run } => {
+                self.ended.remove(run);
+                self.paused.remove(run);
                 let label = self.entries.get(run).map_or(String::new(), |e| e.label.clone());
                 self.line(&format!("elsewhere    {label}: another process trains it; waiting"));
             }
@@ -184,4 +189,27 @@ impl Observer for Screen {
 pub(super) fn style(template: &str) -> ProgressStyle {
     // The templates are literals of this file: one that does not parse shows as the default bar.
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸ ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_pauses_from_the_start_is_no_work_until_it_is_lifted() {
+        let run = |n: u8, pauses| Entry {
+            id: RunId([n; 32]),
+            label: String::new(),
+            steps: 10,
+            done: if pauses { 5 } else { 0 },
+            pauses,
+            weight: 1.0,
+        };
+        let mut screen = Screen::new("tiny", vec![run(0, true), run(1, false)]);
+        assert_eq!((screen.ended.len(), screen.overall.position()), (1, PARTS / 3));
+        screen.see(&Progress::Ended { run: RunId([1; 32]), state: RunState::Done });
+        assert_eq!((screen.ended.len(), screen.overall.position()), (2, PARTS));
+        screen.see(&Progress::Started { run: RunId([0; 32]), attempt: 2, slot: "cpu".into(), threads: 1 });
+        assert_eq!((screen.ended.len(), screen.overall.position()), (1, PARTS * 3 / 4));
+    }
 }

@@ -8,7 +8,7 @@
 mod records;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     time::{Duration, Instant},
 };
@@ -132,6 +132,7 @@ pub fn dispatch_on(
         planned: runs.iter().map(|run| (run.frozen.id, &run.frozen)).collect(),
         known: runs.iter().map(|run| Ok((run.frozen.id, known_attempt(run, root)?))).collect::<Result<_>>()?,
         followed: options.search.as_ref().map(|search| Followed::new(search.metric)),
+        owed: BTreeSet::new(),
         index_error: None,
         begun: Instant::now(),
         executor,
@@ -170,6 +171,8 @@ struct Dispatcher<'a> {
     known: BTreeMap<RunId, u32>,
     /// The metric that decides which runs go on, where they are stopped that fall behind.
     followed: Option<Followed>,
+    /// The runs of which the index lacks something by which others are judged.
+    owed: BTreeSet<RunId>,
     index_error: Option<Error>,
     begun: Instant,
     executor: &'a dyn Executor,
@@ -189,7 +192,7 @@ impl Dispatcher<'_> {
             self.feed(Input::Tick)?; // of runs that pause one may be lifted: then there is something to do
         }
         let (mut ticks, mut looks, mut ingests) = (Every::new(TICK), Every::new(LOOK), Every::new(INGEST));
-        while !self.queue.is_over() {
+        while !self.is_over()? {
             if ticks.is_due() {
                 self.tick()?;
             }
@@ -260,13 +263,16 @@ impl Dispatcher<'_> {
 
     /// Looks whether runs of other processes have been let go or can be taken over, and whether somebody cancelled any.
     fn look(&mut self) -> Result<()> {
-        let (mut open, mut free) = (Vec::new(), Vec::new());
+        let (mut open, mut free, mut taken) = (Vec::new(), Vec::new(), Vec::new());
         for (run, standing) in self.queue.standings().filter(|(_, s)| !matches!(s, Standing::Ended(_))) {
             open.push(run);
-            if *standing == Standing::Elsewhere {
+            if matches!(standing, Standing::Elsewhere | Standing::Paused { .. }) {
+                let is_paused = *standing != Standing::Elsewhere;
                 match self.leases.look(&self.root.run(&run).lock())? {
+                    Holder::Somebody if is_paused => taken.push(run),
                     Holder::Somebody => {}
-                    holder => free.push((run, holder)),
+                    holder if !is_paused => free.push((run, holder)),
+                    _ => {}
                 }
             }
         }
@@ -274,6 +280,10 @@ impl Dispatcher<'_> {
         open.retain(|run| self.cancels.arrived(run));
         for run in open {
             self.feed(Input::Cancelled { run })?;
+        }
+        // Somebody asked for them by name.
+        for run in taken {
+            self.feed(Input::Elsewhere { run })?;
         }
         for (run, holder) in free {
             let state = match holder {

@@ -8,7 +8,7 @@ use super::{
         queue::{Input, Standing},
         task::kept,
     },
-    Dispatcher, TELL_ENOUGH,
+    Dispatcher, INDEX, LAST, TELL_ENOUGH,
 };
 use crate::{
     base::{
@@ -49,7 +49,36 @@ impl Dispatcher<'_> {
             running.extend(elsewhere.map(|(run, _)| run));
         }
         running.iter().for_each(|run| self.ingest(run));
-        running.iter().try_for_each(|run| self.compare(run))
+        running.iter().try_for_each(|run| self.compare(run))?;
+        self.take_in_what_is_owed()
+    }
+
+    /// Asks again for what the index did not take in or tell of runs that nobody trains any more; to the first for which it
+    /// does not either.
+    fn take_in_what_is_owed(&mut self) -> Result<()> {
+        let owed: Vec<RunId> = self.owed.iter().filter(|run| !self.active.contains_key(run)).copied().collect();
+        for run in owed {
+            self.owed.remove(&run);
+            self.ingest(&run);
+            self.compare(&run)?;
+            self.followed.iter_mut().for_each(|followed| followed.leave(&run));
+            if self.owed.contains(&run) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is left to do, by all that the runs wrote: what the index still owes of one may be what lifts another.
+    pub(super) fn is_over(&mut self) -> Result<bool> {
+        let is_over = self.queue.is_over();
+        if !is_over || self.owed.is_empty() {
+            return Ok(is_over);
+        }
+        self.store.set_patience(LAST)?;
+        self.take_in_what_is_owed()?;
+        self.store.set_patience(INDEX)?;
+        Ok(self.queue.is_over())
     }
 
     /// Tells the queue what is stored of a run's metric, by which it decides which runs go on. What a worker sends of its
@@ -59,7 +88,10 @@ impl Dispatcher<'_> {
         let values = followed.read(self.store, run);
         match self.index(values) {
             Some(values) => self.feed(Input::Learned { run: *run, values }),
-            None => Ok(()),
+            None => {
+                self.owed.insert(*run);
+                Ok(())
+            }
         }
     }
 
@@ -121,7 +153,11 @@ impl Dispatcher<'_> {
 
     pub(super) fn ingest(&mut self, run: &RunId) {
         let ingested = self.store.ingest(run);
-        self.index(ingested);
+        if self.index(ingested).is_some() {
+            self.owed.remove(run);
+        } else if self.followed.is_some() {
+            self.owed.insert(*run);
+        }
     }
 
     /// The answer of the index. That it fails stops no run; it is said once, and is the error of the sweep where the index still
