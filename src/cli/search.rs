@@ -17,20 +17,25 @@ use crate::{
 pub fn told(plan: &Plan) -> String {
     let Some(search) = &plan.search else { return String::new() };
     let Search { metric, min_steps, reduction, .. } = search;
-    match search.prune {
+    let rule = match search.prune {
         Prune::Asha => {
             let rungs: Vec<String> = rungs(plan, search).iter().map(u64::to_string).collect();
             let at = if rungs.len() == 1 { "step" } else { "steps" };
             let (rungs, part, share) = (rungs.join(", "), part(*reduction), 100.0 * share(plan, search));
             format!(
-                "search: asha by {metric}: at {at} {rungs} the best {part} of the runs that get there goes on, about \
-                 {share:.0} % of the full grid's FLOPs\n"
+                "search: asha by {metric}: at {at} {rungs} the best {part} of the runs that get there goes on; begun \
+                 anew that is about {share:.0} % of the full grid's FLOPs\n"
             )
         }
         Prune::Median => {
             let what = "what is worse than the others' median pauses";
             format!("search: median by {metric}: from step {min_steps} on, {what}\n")
         }
+    };
+    let first = plan.runs.iter().filter_map(|run| search.first_judged(&run.frozen.config)).min();
+    match first.filter(|first| first > min_steps) {
+        Some(first) => format!("{rule}by `eval.every`, runs are judged at step {first} at the earliest\n"),
+        None => rule,
     }
 }
 

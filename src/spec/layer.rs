@@ -40,7 +40,7 @@ pub(super) const KEYS: [&str; 12] = [
 ];
 
 /// Of them, those that `--set` takes.
-const SETTABLE: [&str; 4] = ["experiment", "samples", "sample_seed", "seeds"];
+const SETTABLE: [&str; 5] = ["experiment", "samples", "sample_seed", "seeds", "search"];
 
 /// Points that a sweep has at most, seeds included, unless somebody says that so many are meant.
 pub(super) const MANY: usize = 100_000;
@@ -222,6 +222,9 @@ pub(super) fn read_argument(key: &Key, node: &Node, folder: &Path) -> Result<Lay
     if SETTABLE.contains(&name) {
         let listed = values::unbracketed(&leaf::all()[seed()].kind, node).filter(|_| name == "seeds");
         reader.own_key(&mut layer, key, listed.as_ref().unwrap_or(node))?;
+    } else if name.starts_with("search.") {
+        return Err(Fault::at(&key.place, "`search` is set as a whole")
+            .hint("`--set 'search={prune: asha, min_steps: 100}'` replaces it, `--set search=null` takes it away"));
     } else if KEYS.contains(&name) || GROUPS.contains(&name) {
         let why = format!("`--set` takes a leaf, not `{name}`");
         return Err(

@@ -35,8 +35,8 @@
 //!   experiment is not inherited.
 //! - Paths are relative to the folder of the file that names them, those of `--set` to the current folder; in a
 //!   [`RunConfig`] they are whole, so that a run can be resumed from anywhere.
-//! - `search` says how runs that fall behind are stopped ([`search`]). It replaces that of a base as a whole, and
-//!   `search: null` takes it away.
+//! - `search` says how runs that fall behind are stopped ([`search`]). It replaces that of a base as a whole, as
+//!   `--set 'search={…}'` does, and `search: null` takes it away.
 
 pub mod config;
 pub mod expr;

@@ -46,6 +46,14 @@ pub struct Search {
 }
 
 impl Search {
+    /// The updates after which a run is judged first: those of its first evaluation from `min_steps` on, where it has one
+    /// before its end.
+    pub fn first_judged(&self, run: &RunConfig) -> Option<u64> {
+        let every = if self.metric == EACH_STEP { 1 } else { run.eval.every.max(1) };
+        let first = self.min_steps.div_ceil(every).checked_mul(every)?;
+        (first < run.train.steps).then_some(first)
+    }
+
     /// The steps of the rungs that a run of `steps` updates has before its end, in ascending order.
     pub fn rungs(&self, steps: u64) -> Vec<u64> {
         let next = |rung: &u64| rung.checked_mul(self.reduction);
@@ -78,6 +86,9 @@ const METRIC: Kind = Kind::Words(&WORDS);
 
 /// The words that `metric` takes: names of metrics, and the short one of the first.
 const WORDS: [&str; 5] = ["val_loss", "val/loss", "val/bits_per_char", "eval/train_loss", "train/loss"];
+
+/// The one of them that is logged after every update.
+const EACH_STEP: &str = "train/loss";
 
 const KEYS: [&str; 4] = ["prune", "metric", "min_steps", "reduction"];
 const EXAMPLE: &str = "`search: {prune: asha, min_steps: 100}`";
@@ -141,8 +152,18 @@ impl Wish {
     pub(super) fn suits(&self, points: &[RunConfig]) -> Result<()> {
         let Some(search) = &self.search else { return Ok(()) };
         let longest = points.iter().map(|point| point.train.steps).max().unwrap_or(0);
-        if search.min_steps < longest {
+        if points.iter().any(|point| search.first_judged(point).is_some()) {
             return Ok(());
+        }
+        if search.min_steps < longest {
+            let metric = search.metric;
+            let why = format!(
+                "no run could be stopped: none is evaluated for {metric} from step {} to its end",
+                search.min_steps
+            );
+            return Err(Fault::at(&self.place, why).hint(format!(
+                "evaluate at least every `min_steps` (`eval.every`), or compare by `metric: {EACH_STEP}`"
+            )));
         }
         let why = format!("`search.min_steps` is {}, and no run has more than {longest} steps", search.min_steps);
         Err(Fault::at(&self.place, why).hint("runs are stopped after `min_steps` at the earliest: give less"))

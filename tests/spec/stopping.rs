@@ -37,13 +37,23 @@ fn a_mistake_is_shown_at_its_place() {
         ("search: {prune: asha, min_steps: 9, metric: acc}\n", "1:45", "`val_loss`", ""),
         ("search: {prune: median, min_steps: 9, reduction: 3}\n", "1:39", "has no rungs", "leave it out"),
         ("steps: 80\nsearch: {prune: asha, min_steps: 80}\n", "2:34", "no run has more than 80 steps", "give less"),
+        (
+            "steps: 80\neval: {every: 80}\nsearch: {prune: asha, min_steps: 40}\n",
+            "3:34",
+            "no run could be stopped",
+            "eval.every",
+        ),
         ("model: {search: 3}\n", "1:9", "unknown key `search`", "top level"),
     ] {
         let shown = shown(&error_with(text, &[]));
         assert!(shown.contains(&format!("a.yaml:{at}\n")), "{text}{at}: {shown}");
         assert!(shown.contains(why) && shown.contains(hint), "{text}{shown}");
     }
-    assert!(shown(&error_with("lr: 1e-3\n", &["search=null"])).contains("`--set` takes a leaf, not `search`"));
+    let shown = shown(&error_with("lr: 1e-3\n", &["search.min_steps=50"]));
+    assert!(
+        shown.contains("`search` is set as a whole") && shown.contains("`--set search=null` takes it away"),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -58,4 +68,8 @@ fn it_is_inherited_as_a_whole_and_taken_away_by_null() {
     assert_eq!(search("").unwrap().reduction, 2);
     assert_eq!(search("search: {prune: asha, min_steps: 50}\n").unwrap().reduction, 3, "nothing of the base's is left");
     assert_eq!(search("search: null\n"), None);
+    let set = |argument: &str| load_in(folder.path(), "base.yaml", &[argument]).unwrap().search;
+    assert_eq!(set("search=null"), None);
+    let median = set("search={prune: median, min_steps: 100}").unwrap();
+    assert_eq!((median.prune, median.min_steps), (Prune::Median, 100));
 }
