@@ -2,14 +2,14 @@
 
 mod lab;
 
-use std::fs;
+use std::{fs, process::Stdio, time::Duration};
 
 use exp::{
     base::folders::RunFolder,
     event::{Note, RunState},
     store::{RunRow, Store},
 };
-use lab::{Lab, assert_same, until};
+use lab::{Lab, Started, assert_same, until};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -126,6 +126,29 @@ fn decisions_go_on_from_the_store_after_an_interrupt() {
     let rows = lab.rows();
     assert_eq!(of(&rows, BEST).state, RunState::Done, "{said}");
     assert!(is_paused(of(&rows, HOPELESS)), "{said}");
+}
+
+#[test]
+fn what_the_index_missed_while_it_was_locked_counts_all_the_same() {
+    let home = tempfile::tempdir().unwrap();
+    let lab = Lab::at(home.path());
+    // One after the other: the first pauses alone, the second, which is the best, is trained while the index is locked.
+    let grid = GRID.replace("[1e-6, 1e-2, 1e-3]", "[1e-3, 1e-2, 1e-6]");
+    let mut command = lab.command(&format!("{grid}search: {{prune: asha, min_steps: 60, reduction: 2}}\n"));
+    let scheduler = command.arg("--jobs=1").stdout(Stdio::null()).stderr(Stdio::null());
+    let scheduler = Started(scheduler.spawn().unwrap());
+    let has_begun = |n| (lab.folders().len() == n).then_some(());
+    until("the second run begins", || has_begun(2));
+    let rude = rusqlite::Connection::open(lab.root.database()).unwrap();
+    rude.busy_timeout(Duration::from_secs(60)).unwrap();
+    rude.execute_batch("BEGIN IMMEDIATE").unwrap();
+    until("the third run begins", || has_begun(3));
+    drop(rude);
+    assert_eq!(scheduler.exit(), Some(0));
+    let rows = lab.rows();
+    assert_eq!(of(&rows, BEST).state, RunState::Done);
+    // Of the two that were known at first, this one was the better.
+    assert!(is_paused(of(&rows, 1e-3)) && is_paused(of(&rows, HOPELESS)), "{rows:?}");
 }
 
 #[test]
