@@ -145,7 +145,11 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         ui::note(&search::saved(&plan, &rows));
     }
     match summary.exit() {
-        Exit::Interrupted => ui::note("interrupted; the same command continues"),
+        Exit::Interrupted if summary.done.is_empty() => ui::note("interrupted; the same command continues"),
+        Exit::Interrupted => ui::note(&format!(
+            "interrupted; the same command continues, `exp report {}` draws what is there",
+            plan.experiment
+        )),
         exit if args.no_report || rows.iter().all(|r| r.best.is_none()) => return Ok(exit),
         Exit::Done => report::draw(root, &store, &plan.experiment)?,
         // What became of the runs matters more than a picture that cannot be drawn.

@@ -68,10 +68,12 @@ impl Queue {
         }
     }
 
-    /// The runs that pause and stand among the others otherwise than was put on record when they were stopped.
+    /// The runs that pause and stand among the others otherwise than was put on record when they were stopped. One that is
+    /// out, since somebody cancelled it or no device is left for it, stands no more among them.
     pub fn standing_otherwise(&self) -> Vec<(RunId, String)> {
         let verdicts = self.pruner.iter().flat_map(|pruner| pruner.verdicts());
         let otherwise = |(entry, verdict): (&Entry, Verdict)| match (&entry.standing, verdict) {
+            _ if fate(entry, &self.places) == Fate::Out => None,
             (Standing::Paused { why }, Verdict::Pauses(reason)) if *why != reason.to_string() => {
                 Some((entry.task.run, reason.to_string()))
             }

@@ -302,6 +302,8 @@ fn a_run_that_a_person_cancels_is_not_lifted() {
     replay.tell(Input::Cancelled { run: id(0) }, None);
     assert_eq!(replay.go(usize::MAX).done(), [1], "{:?}", replay.log);
     assert_eq!(replay.queue.summary().paused, [id(0), id(2)]);
+    let otherwise = replay.queue.standing_otherwise();
+    assert!(otherwise.iter().all(|(run, why)| *run != id(0) && !why.contains("finite")), "{otherwise:?}");
 }
 
 #[test]
