@@ -5,6 +5,7 @@
 use std::{
     fs::File,
     io::{self, IsTerminal, Stdout, stdin, stdout},
+    mem::ManuallyDrop,
     os::fd::AsFd,
     sync::{
         Mutex, PoisonError,
@@ -79,7 +80,8 @@ fn release() {
 
 /// Has the terminal until it is dropped.
 struct Taken {
-    screen: Terminal<CrosstermBackend<Stdout>>,
+    /// Its own drop shows the cursor, which [`release`] has done by then, and panics where the terminal is gone.
+    screen: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
     /// Where keys come from, unless that is standard input.
     keys: Option<File>,
 }
@@ -94,7 +96,7 @@ impl Taken {
         if screen.is_err() {
             yield_terminal();
         }
-        Ok(Self { screen: screen?, keys })
+        Ok(Self { screen: ManuallyDrop::new(screen?), keys })
     }
 
     /// Waits until there is a key to read, at most a [`TICK`]; `false` where the terminal is gone. Crossterm is asked only
@@ -154,8 +156,10 @@ pub fn live(first: Scene, news: &Receiver<News>, orders: &Sender<Order>, has_col
     })?;
     let view = View::new(&first);
     let mut live = Live { scene: first, view, looked: Look::default(), told: None };
-    live.go_on(&mut taken, &mut signals, news, orders, has_colour)
-        .doing(Exit::Unexpected, || "showing runs on the terminal".into())
+    match live.go_on(&mut taken, &mut signals, news, orders, has_colour) {
+        Err(_) if !taken.wait_for_key().unwrap_or(false) => Ok(Exit::Interrupted), // it failed since its terminal is gone
+        exit => exit.doing(Exit::Unexpected, || "showing runs on the terminal".into()),
+    }
 }
 
 /// What is shown, and how it is looked at.
