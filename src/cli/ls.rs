@@ -117,7 +117,6 @@ fn chosen(names: &[String], columns: &[Shown], rows: &[RunRow]) -> String {
 /// The runs as a table: identity, the settings in which they differ, state, results.
 pub fn table(store: &Store, rows: &[RunRow]) -> Result<String> {
     let digits = store.shortest(&rows.iter().map(|r| r.id).collect::<Vec<_>>())?;
-    let experiment = |r: &RunRow| r.experiments.first().cloned().unwrap_or_default();
     let known: Vec<_> =
         store.experiments()?.into_iter().filter(|e| rows.iter().any(|r| experiment(r) == e.name)).collect();
     let several = rows.iter().any(|r| experiment(r) != experiment(&rows[0]));
@@ -149,7 +148,7 @@ pub fn table(store: &Store, rows: &[RunRow]) -> Result<String> {
             let settings =
                 own.into_iter().map(|(path, name)| format!("{name}={}", value(path))).collect::<Vec<_>>().join(" ");
             let settings = if is_imported(r) { imported(r) } else { settings };
-            row.extend([experiment(r), format::short(&settings, 48)]);
+            row.extend([experiment(r).to_owned(), format::short(&settings, 48)]);
         } else {
             row.extend(differing.iter().map(|path| value(path)));
         }
@@ -162,6 +161,11 @@ pub fn table(store: &Store, rows: &[RunRow]) -> Result<String> {
         row
     });
     Ok(table::render(&columns, &cells))
+}
+
+/// The experiment that a run is listed under; the empty text where it belongs to none.
+fn experiment(r: &RunRow) -> &str {
+    r.experiments.first().map_or("", String::as_str)
 }
 
 /// Whether a run has set a leaf to another value than it has by itself.

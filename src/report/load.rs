@@ -32,7 +32,7 @@ pub fn frame(store: &Store, experiments: &[&str]) -> Result<Frame> {
     let digits = store.shortest(&rows.iter().flatten().map(|r| r.id).collect::<Vec<_>>())?;
     for (name, rows) in experiments.iter().zip(rows) {
         let experiment = store.experiment(name)?;
-        absent += experiment.members.len().saturating_sub(rows.len());
+        absent += store.members(&experiment.name)?.len().saturating_sub(rows.len());
         axes.extend(experiment.axes.into_iter().filter(|path| !axes.contains(path)).collect::<Vec<_>>());
         let thinned = thinned(store, &rows)?;
         for run in loaded(store, rows, digits, &thinned)? {

@@ -14,7 +14,7 @@ pub fn int(x: u64) -> i64 {
 }
 
 /// A column that [`int`] wrote.
-pub fn unsigned(row: &Row, column: &str) -> rusqlite::Result<u64> {
+pub fn unsigned(row: &Row, column: impl RowIndex) -> rusqlite::Result<u64> {
     Ok(unsigned_option(row, column)?.unwrap_or(0))
 }
 

@@ -1,7 +1,7 @@
 //! Takes in what the folder of one run has new: its config once, then its attempts' events and its journal from where
 //! they were read up to.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::{collections::HashMap, iter, path::PathBuf};
 
 use rusqlite::{Connection, OptionalExtension, Params, Transaction, named_params, types::Value};
 
@@ -69,33 +69,58 @@ impl Known {
     /// What is known of one folder.
     fn of(index: &Connection, folder: &RunFolder) -> rusqlite::Result<Option<Self>> {
         let which = format!("WHERE {IN_FOLDER}");
-        Ok(Self::query(index, &which, [folder.name()])?.into_values().next())
+        Ok(Self::query(index, &which, [folder.name()], |known| known.next())?.map(|(_, known)| known))
     }
 
-    /// What is known of all folders, by their names.
-    pub fn all(index: &Connection) -> rusqlite::Result<HashMap<String, Self>> {
-        Self::query(index, "", [])
+    /// Hands over what is known of all folders, with their names, while it is read.
+    pub fn all<T>(
+        index: &Connection,
+        take: impl FnOnce(&mut dyn Iterator<Item = (String, Self)>) -> T,
+    ) -> rusqlite::Result<T> {
+        Self::query(index, "", [], take)
     }
 
-    fn query(index: &Connection, which: &str, parameters: impl Params) -> rusqlite::Result<HashMap<String, Self>> {
+    fn query<T>(
+        index: &Connection,
+        which: &str,
+        parameters: impl Params,
+        take: impl FnOnce(&mut dyn Iterator<Item = (String, Self)>) -> T,
+    ) -> rusqlite::Result<T> {
         let mut statement = index.prepare_cached(&format!(
-            "SELECT substr(id, 1, 16) AS folder, runs.run, journal, attempt, events
+            "SELECT substr(id, 1, 16), runs.run, journal, attempt, events
              FROM runs
              LEFT JOIN attempts ON attempts.run = runs.run
              {which}
              ORDER BY runs.run, attempt"
         ))?;
         let mut rows = statement.query(parameters)?;
-        let mut known: HashMap<String, Self> = HashMap::new();
-        while let Some(row) = rows.next()? {
-            let entry = known.entry(row.get("folder")?).or_default();
-            entry.run = row.get("run")?;
-            entry.journal = unsigned(row, "journal")?;
-            if let Some(attempt) = row.get("attempt")? {
-                entry.attempts.push((attempt, unsigned(row, "events")?));
+        let mut read: Option<(String, Self)> = None;
+        // Its attempts follow one another: a run is whole when the next one starts.
+        let mut next = || -> rusqlite::Result<Option<(String, Self)>> {
+            while let Some(row) = rows.next()? {
+                let run = row.get(1)?;
+                let mut whole = None;
+                if read.as_ref().is_none_or(|(_, known)| known.run != run) {
+                    let known = Self { run, journal: unsigned(row, 2)?, attempts: Vec::new() };
+                    whole = read.replace((row.get(0)?, known));
+                }
+                if let (Some((_, known)), Some(attempt)) = (&mut read, row.get(3)?) {
+                    known.attempts.push((attempt, unsigned(row, 4)?));
+                }
+                if whole.is_some() {
+                    return Ok(whole);
+                }
             }
-        }
-        Ok(known)
+            Ok(read.take())
+        };
+        let mut failed = None;
+        let taken = take(&mut iter::from_fn(|| {
+            next().unwrap_or_else(|error| {
+                failed = Some(error);
+                None
+            })
+        }));
+        failed.map_or(Ok(taken), Err)
     }
 
     /// The files that were read, and up to which byte.

@@ -16,7 +16,7 @@ use super::{
     tags,
 };
 use crate::{
-    base::{Error, Exit, Result, RunId, clock::Millis, parallel::each_of_many},
+    base::{Error, Exit, Result, RunId, clock::Millis, folders::Root, parallel::each_of_many},
     event::RunState,
 };
 
@@ -89,7 +89,7 @@ impl Store {
                 let mut rows = self.rows("ORDER BY runs.run", [], None)?;
                 // Not by SQLite, whose sorter writes the configs of many runs to the disk. Those that became known together
                 // stay in the order of their grid.
-                rows.sort_by_key(|row| Reverse(row.created));
+                rows.sort_by_cached_key(|row| Reverse(row.created)); // each is moved but once: they are large
                 Ok(rows)
             }
         }
@@ -152,6 +152,16 @@ impl Store {
         found.map_or_else(|| Err(self.unknown_experiment(name)?), Ok)
     }
 
+    /// The runs that the spec of an experiment expanded to, in the order of its grid; some may have been removed since. None
+    /// where there is no such experiment.
+    ///
+    /// # Errors
+    /// [`Exit::Store`] where the index cannot be read.
+    pub fn members(&self, experiment: &str) -> Result<Vec<RunId>> {
+        let members = "SELECT id FROM members JOIN experiments USING (experiment) WHERE name = ?1 ORDER BY position";
+        self.read(|index| index.prepare_cached(members)?.query_map([experiment], id)?.collect())
+    }
+
     fn unknown_experiment(&self, name: &str) -> Result<Error> {
         let known = self.experiments()?;
         let hint = match nearest(name, known.iter().map(|e| e.name.as_str())) {
@@ -181,31 +191,27 @@ impl Store {
     fn rows(&self, which: &str, parameters: impl Params, asked: Option<&str>) -> Result<Vec<RunRow>> {
         let (rows, mut experiments, mut tags) = self.read(|index| {
             let mut statement = index.prepare_cached(&format!("{RUNS}{which}"))?;
-            let rows = statement.query_map(parameters, |row| Read::of(index, row))?;
-            let read = rows.collect::<rusqlite::Result<Vec<_>>>()?;
-            let rows = each_of_many(&read, Read::understood).into_iter().collect::<rusqlite::Result<Vec<_>>>()?;
+            let read = statement.query_map(parameters, |row| Read::of(index, row))?;
+            let root = &self.root; // a connection is of one thread
+            let rows = each_of_many(read, |read| read?.understood(root));
+            let rows = rows.into_iter().collect::<rusqlite::Result<Vec<_>>>()?;
             let (experiments, tags) = match rows.as_slice() {
                 [] => (HashMap::new(), HashMap::new()),
-                [one] => {
+                [Ok(one)] => {
                     let id = [one.id.to_string()];
                     (memberships(index, "WHERE members.id = ?1", &id)?, tags::of(index, "WHERE runs.id = ?1", &id)?)
                 }
                 _ => (memberships(index, "", &[])?, tags::of(index, "", &[])?),
             };
-            let known = read.into_iter().map(|read| read.known);
-            Ok((rows.into_iter().zip(known).collect::<Vec<_>>(), experiments, tags))
+            Ok((rows, experiments, tags))
         })?;
-        let finish = |(mut row, known): (RunRow, Known)| {
-            row.state = state::state(&self.root.run(&row.id), &row.config, &known)?;
-            if let RunState::Interrupted { step } | RunState::Paused { step, .. } = row.state {
-                row.step = step; // what lies beyond is logged, but will be done again
-            }
+        let mut finish = |mut row: RunRow| {
             row.experiments = experiments.remove(&row.id).unwrap_or_default();
             row.experiments.sort_by_key(|name| Some(name.as_str()) != asked);
             row.tags = tags.remove(&row.id).unwrap_or_default();
-            Ok(row)
+            row
         };
-        rows.into_iter().map(finish).collect()
+        rows.into_iter().map(|row| row.map(&mut finish)).collect()
     }
 
     /// All ids in order.
@@ -218,8 +224,8 @@ fn looking_for(prefix: &str) -> String {
     format!("looking for the run {prefix:?}")
 }
 
-/// A row of [`RUNS`], of which the parts that are JSON have still to be understood: with many runs that takes longest, and
-/// several threads can do it.
+/// A row of [`RUNS`], which has still to be [understood](Read::understood): with many runs that takes longest, and other
+/// threads can do it while this one reads on.
 struct Read {
     id: RunId,
     config: String,
@@ -254,22 +260,28 @@ impl Read {
         })
     }
 
-    /// All of a run but its experiments, its tags and its state, which waits for a look at the folder.
-    fn understood(&self) -> rusqlite::Result<RunRow> {
-        Ok(RunRow {
+    /// All of a run but its experiments and its tags: what is JSON is parsed, and its folder tells where it stands now.
+    fn understood(self, root: &Root) -> rusqlite::Result<Result<RunRow>> {
+        let config = parsed(&self.config, 2)?;
+        let ready = self.ready.map(|text| parsed(&text, 10)).transpose()?;
+        Ok(state::state(&root.run(&self.id), &config, &self.known).map(|state| RunRow {
             id: self.id,
             experiments: Vec::new(),
-            config: parsed(&self.config, 2)?,
-            state: RunState::Queued,
-            step: self.step,
+            step: match state {
+                // What lies beyond is logged, but will be done again.
+                RunState::Interrupted { step } | RunState::Paused { step, .. } => step,
+                _ => self.step,
+            },
+            state,
+            config,
             best: self.best,
             last_val_loss: self.last_val_loss,
             tokens_per_second: self.tokens_per_second,
             attempts: self.attempts,
-            ready: self.ready.as_ref().map(|text| parsed(text, 10)).transpose()?,
+            ready,
             tags: Vec::new(),
             created: self.created,
-        })
+        }))
     }
 }
 
@@ -297,17 +309,10 @@ fn memberships(
 }
 
 fn experiment_rows(index: &Connection, which: &str, parameters: impl Params) -> rusqlite::Result<Vec<ExperimentRow>> {
-    let mut members = index.prepare_cached("SELECT id FROM members WHERE experiment = ?1 ORDER BY position")?;
     index
-        .prepare_cached(&format!("SELECT experiment, name, at, axes FROM experiments {which}"))?
+        .prepare_cached(&format!("SELECT name, at, axes FROM experiments {which}"))?
         .query_map(parameters, |row| {
-            let experiment: i64 = row.get("experiment")?;
-            Ok(ExperimentRow {
-                name: row.get("name")?,
-                at: row.get("at")?,
-                axes: from_json(row, "axes")?,
-                members: members.query_map([experiment], id)?.collect::<rusqlite::Result<_>>()?,
-            })
+            Ok(ExperimentRow { name: row.get("name")?, at: row.get("at")?, axes: from_json(row, "axes")? })
         })?
         .collect()
 }

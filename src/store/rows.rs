@@ -82,8 +82,6 @@ pub struct ExperimentRow {
     pub at: Millis,
     /// The paths of the leaves that the spec sweeps, in its order (`model.layers`, `train.lr`).
     pub axes: Vec<String>,
-    /// Its runs, in the order of the grid.
-    pub members: Vec<RunId>,
 }
 
 /// One value of a metric.

@@ -1,6 +1,11 @@
 //! Reconciles the index with all folders. Looks at sizes first: where nothing changed, nothing is read or locked.
 
-use std::{collections::HashMap, io::ErrorKind, path::Path, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    io::ErrorKind,
+    path::Path,
+    time::Duration,
+};
 
 use super::{
     PATIENCE, Store,
@@ -12,7 +17,7 @@ use super::{
 };
 use crate::base::{
     Result, files,
-    folders::{Root, RunFolder, is_run},
+    folders::{RunFolder, is_run},
     parallel::each_of_many,
 };
 
@@ -56,16 +61,33 @@ impl Store {
 
     fn sync_runs(&mut self, names: &[String]) -> Result<()> {
         let root = self.root.clone();
-        let mut known = self.read(Known::all)?;
-        for folder in behind(&root, names, &known) {
+        let folder = |name: &str| RunFolder::new(root.runs().join(name));
+        let mut unknown: HashSet<&str> = names.iter().map(String::as_str).collect();
+        let mut gone = Vec::new();
+        // With many runs most of the time goes into asking the system for sizes: other threads do so while this one reads
+        // up to where the files were read.
+        let behind = |(name, known): (String, Known)| Some(folder(&name)).filter(|folder| known.is_behind(folder));
+        let mut behind = self.read(|index| {
+            Known::all(index, |known| {
+                let is_there = |(name, _): &(String, Known)| {
+                    let is_there = unknown.remove(name.as_str());
+                    gone.extend((!is_there).then(|| folder(name)));
+                    is_there
+                };
+                each_of_many(known.filter(is_there), behind)
+            })
+        })?;
+        behind.extend(names.iter().filter(|name| unknown.contains(name.as_str())).map(|name| {
+            // Why a config cannot be read is to be said.
+            Some(folder(name)).filter(|folder| folder.config().try_exists().unwrap_or(true))
+        }));
+        for folder in behind.into_iter().flatten() {
             self.write(|index| ingest::take_run(index, &root, &folder))?;
         }
-        names.iter().for_each(|name| drop(known.remove(name)));
-        if known.is_empty() {
+        if gone.is_empty() {
             return Ok(());
         }
-        let gone = || known.keys().map(|name| RunFolder::new(root.runs().join(name)));
-        self.write(|index| gone().try_for_each(|folder| ingest::forget(index, &root, &folder)))
+        self.write(|index| gone.iter().try_for_each(|folder| ingest::forget(index, &root, folder)))
     }
 
     fn sync_experiments(&mut self, names: &[String]) -> Result<()> {
@@ -120,20 +142,6 @@ impl Store {
         }
         self.write(|index| gone.iter().try_for_each(|damage| repaired(index, &damage.file)))
     }
-}
-
-/// The folders of runs that have what the index does not know. Where there are many runs, most of the time goes into asking
-/// the system for sizes, which several threads do faster than one.
-fn behind(root: &Root, names: &[String], known: &HashMap<String, Known>) -> Vec<RunFolder> {
-    let look = |name: &String| {
-        let folder = RunFolder::new(root.runs().join(name));
-        let is_behind = match known.get(name) {
-            Some(known) => known.is_behind(&folder),
-            None => folder.config().try_exists().unwrap_or(true), // why it cannot be read is to be said
-        };
-        is_behind.then_some(folder)
-    };
-    each_of_many(names, look).into_iter().flatten().collect()
 }
 
 /// The folders in a folder, sorted; none where it is absent. Names that are not UTF-8 are not ours.

@@ -90,7 +90,7 @@ impl Store {
     /// # Errors
     /// [`Exit::Store`](crate::base::Exit::Store) where the index cannot be read.
     pub fn verify_presence(&self, found: &mut Verified) -> Result<()> {
-        for (name, known) in self.read(Known::all)? {
+        for (name, known) in self.read(|index| Known::all(index, |known| known.collect::<Vec<_>>()))? {
             let folder = RunFolder::new(self.root.runs().join(name));
             if is_gone(folder.path()) {
                 found.fault(self.root.relative(folder.path()), What::Missing, "the index knows this run", COPY);

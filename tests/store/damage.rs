@@ -53,7 +53,7 @@ fn a_journal_that_ends_in_half_a_line_goes_on() {
     let text = fs::read_to_string(&journal).unwrap();
     fs::write(&journal, text + "{\"at\":").unwrap();
     store.register("sweep", &expansion(&[frozen(8)]), &[frozen(8)]).unwrap();
-    assert_eq!(store.experiment("sweep").unwrap().members, [frozen(8).id]);
+    assert_eq!(store.members("sweep").unwrap(), [frozen(8).id]);
 }
 
 #[test]

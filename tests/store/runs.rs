@@ -281,7 +281,10 @@ fn an_experiment_is_its_last_expansion_and_a_run_belongs_to_all() {
 
     store.register("sweep", &exp::event::Expansion { at: 3_000, ..expansion(&subset[..1]) }, &subset[..1]).unwrap();
     let sweep = store.experiment("sweep").unwrap();
-    assert_eq!((sweep.at, sweep.members, sweep.axes), (3_000, vec![ids[3]], vec!["train.seed".to_owned()]));
+    assert_eq!(
+        (sweep.at, store.members("sweep").unwrap(), sweep.axes),
+        (3_000, vec![ids[3]], vec!["train.seed".to_owned()])
+    );
     assert_eq!(store.run(&ids[0]).unwrap().unwrap().experiments, [""; 0]);
 }
 
