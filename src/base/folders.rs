@@ -28,7 +28,10 @@
 //! <user cache>/shakespeare.txt.lock             held while it is downloaded
 //! ```
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt::{Arguments, Write as _},
+    path::{Path, PathBuf},
+};
 
 use super::{Error, Exit, Result, RunId, files};
 
@@ -210,17 +213,17 @@ impl RunFolder {
 
     /// What other commands say of the run.
     pub fn journal(&self) -> PathBuf {
-        self.path.join("journal.jsonl")
+        self.within(format_args!("journal.jsonl"))
     }
 
     /// The folder of one attempt.
     pub fn attempt(&self, attempt: u32) -> PathBuf {
-        self.path.join(format!("attempt-{attempt}"))
+        self.within(format_args!("attempt-{attempt}"))
     }
 
     /// What happened in an attempt.
     pub fn events(&self, attempt: u32) -> PathBuf {
-        self.attempt(attempt).join("events.jsonl")
+        self.within(format_args!("attempt-{attempt}/events.jsonl"))
     }
 
     /// The worker's standard error.
@@ -243,6 +246,17 @@ impl RunFolder {
         self.samples().join(format!("step-{step}.attempt-{attempt}.txt"))
     }
 
+    /// A path within the run's folder, made at once: lists of many runs ask for some of each.
+    fn within(&self, relative: Arguments) -> PathBuf {
+        const ROOM: usize = 40;
+        let mut path = PathBuf::with_capacity(self.path.as_os_str().len() + ROOM);
+        path.push(&self.path);
+        path.push(""); // a separator, where it needs one
+        let mut path = path.into_os_string();
+        let _ = path.write_fmt(relative); // which memory never refuses
+        path.into()
+    }
+
     /// How a path within the run's folder is written down.
     pub fn relative(&self, path: &Path) -> String {
         path.strip_prefix(&self.path).unwrap_or(path).display().to_string()
@@ -263,6 +277,16 @@ impl RunFolder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_within_a_folder_are_as_if_joined() {
+        for folder in ["", "runs/0123456789abcdef", "/a b/", "/"] {
+            let run = RunFolder::new(folder);
+            assert_eq!(run.journal(), Path::new(folder).join("journal.jsonl"));
+            assert_eq!(run.attempt(12), Path::new(folder).join("attempt-12"));
+            assert_eq!(run.events(3), Path::new(folder).join("attempt-3").join("events.jsonl"));
+        }
+    }
 
     #[test]
     fn a_folder_that_cannot_be_listed_is_not_an_empty_one() {

@@ -1,14 +1,14 @@
 //! Fills a frame from a store: the one place where reports meet the index. Of the curves it reads those that a plot
 //! needs and no others, and of very long ones no more than is seen.
 
-use std::{collections::BTreeMap, panic::resume_unwind, sync::Arc, thread};
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     frame::{EXPERIMENT, Frame, Run},
     thin::{self, Steps},
 };
 use crate::{
-    base::{Result, RunId, parallel},
+    base::{Result, RunId},
     store::{Point, RunRow, Store},
 };
 
@@ -35,31 +35,12 @@ pub fn frame(store: &Store, experiments: &[&str]) -> Result<Frame> {
         absent += store.members(&experiment.name)?.len().saturating_sub(rows.len());
         axes.extend(experiment.axes.into_iter().filter(|path| !axes.contains(path)).collect::<Vec<_>>());
         let thinned = thinned(store, &rows)?;
-        for run in loaded(store, rows, digits, &thinned)? {
+        for run in store.each(&rows, |store, row| load(store, row.clone(), digits, &thinned))? {
             runs.push(Run { experiment: is_comparison.then(|| (*name).to_owned()), ..run });
         }
     }
     axes.extend(is_comparison.then(|| EXPERIMENT.to_owned()));
     Ok(Frame { absent, ..Frame::new(&experiments.join(" and "), &axes, runs) })
-}
-
-/// Runs with their curves, read by several threads where there are many.
-fn loaded(store: &Store, rows: Vec<RunRow>, digits: usize, thinned: &Thinned) -> Result<Vec<Run>> {
-    const FEW: usize = 8;
-    let load_all = |store: &Store, rows: &[RunRow]| -> Result<Vec<Run>> {
-        rows.iter().map(|row| load(store, row.clone(), digits, thinned)).collect()
-    };
-    if rows.len() <= FEW {
-        return load_all(store, &rows);
-    }
-    let shares = rows.chunks(rows.len().div_ceil(parallel::cores()));
-    let twins = shares.map(|share| Ok((store.twin()?, share))).collect::<Result<Vec<_>>>()?;
-    let runs: Result<Vec<Vec<Run>>> = thread::scope(|scope| {
-        let readers = twins.into_iter().map(|(twin, share)| scope.spawn(move || load_all(&twin, share)));
-        let readers: Vec<_> = readers.collect(); // all are at work before we wait for the first
-        readers.into_iter().map(|reader| reader.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
-    });
-    Ok(runs?.into_iter().flatten().collect())
 }
 
 /// A run with its curves.

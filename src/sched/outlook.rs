@@ -109,14 +109,14 @@ fn tokens(config: &RunConfig) -> f64 {
 /// How fast runs were that this machine trained.
 struct Speeds<'a> {
     store: Option<&'a Store>,
-    /// By shape, the newest first.
+    /// By shape, those of the latest sweep first.
     seen: HashMap<String, Vec<RunRow>>,
     /// What was found for a shape: seconds of a core for a token.
     found: HashMap<String, Option<(f64, bool)>>,
 }
 
 impl<'a> Speeds<'a> {
-    /// Of a shape so many runs are looked at, the newest.
+    /// Of a shape so many runs are looked at, the first of those.
     const LOOKED_AT: usize = 3;
 
     fn of(store: Option<&'a Store>) -> Result<Self> {

@@ -51,12 +51,7 @@ pub fn json(value: &impl Serialize) -> rusqlite::Result<String> {
 /// A JSON column.
 pub fn from_json<T: DeserializeOwned>(row: &Row, column: impl RowIndex) -> rusqlite::Result<T> {
     let position = column.idx(row.as_ref())?;
-    parsed(row.get_ref(position)?.as_str()?, position)
-}
-
-/// What a JSON column at this place of a row held.
-pub fn parsed<T: DeserializeOwned>(text: &str, position: usize) -> rusqlite::Result<T> {
-    serde_json::from_str(text).map_err(|e| unreadable(position, e))
+    serde_json::from_str(row.get_ref(position)?.as_str()?).map_err(|e| unreadable(position, e))
 }
 
 /// A JSON column that may be NULL.

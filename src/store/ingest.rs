@@ -1,7 +1,7 @@
 //! Takes in what the folder of one run has new: its config once, then its attempts' events and its journal from where
 //! they were read up to.
 
-use std::{collections::HashMap, iter, path::PathBuf};
+use std::{collections::HashMap, path::PathBuf};
 
 use rusqlite::{Connection, OptionalExtension, Params, Transaction, named_params, types::Value};
 
@@ -11,6 +11,7 @@ use super::{
     damage::{damaged, each_line, repaired},
     history,
     lines::{News, news},
+    parts::Part,
     tags,
 };
 use crate::{
@@ -69,23 +70,15 @@ impl Known {
     /// What is known of one folder.
     fn of(index: &Connection, folder: &RunFolder) -> rusqlite::Result<Option<Self>> {
         let which = format!("WHERE {IN_FOLDER}");
-        Ok(Self::query(index, &which, [folder.name()], |known| known.next())?.map(|(_, known)| known))
+        Ok(Self::query(index, &which, [folder.name()])?.pop().map(|(_, known)| known))
     }
 
-    /// Hands over what is known of all folders, with their names, while it is read.
-    pub fn all<T>(
-        index: &Connection,
-        take: impl FnOnce(&mut dyn Iterator<Item = (String, Self)>) -> T,
-    ) -> rusqlite::Result<T> {
-        Self::query(index, "", [], take)
+    /// What is known of the folders of a [part](parts) of the runs, with their names.
+    pub fn all(index: &Connection, part: &Part) -> rusqlite::Result<Vec<(String, Self)>> {
+        Self::query(index, "WHERE runs.run BETWEEN ?1 AND ?2", [part.start(), part.end()])
     }
 
-    fn query<T>(
-        index: &Connection,
-        which: &str,
-        parameters: impl Params,
-        take: impl FnOnce(&mut dyn Iterator<Item = (String, Self)>) -> T,
-    ) -> rusqlite::Result<T> {
+    fn query(index: &Connection, which: &str, parameters: impl Params) -> rusqlite::Result<Vec<(String, Self)>> {
         let mut statement = index.prepare_cached(&format!(
             "SELECT substr(id, 1, 16), runs.run, journal, attempt, events
              FROM runs
@@ -94,33 +87,17 @@ impl Known {
              ORDER BY runs.run, attempt"
         ))?;
         let mut rows = statement.query(parameters)?;
-        let mut read: Option<(String, Self)> = None;
-        // Its attempts follow one another: a run is whole when the next one starts.
-        let mut next = || -> rusqlite::Result<Option<(String, Self)>> {
-            while let Some(row) = rows.next()? {
-                let run = row.get(1)?;
-                let mut whole = None;
-                if read.as_ref().is_none_or(|(_, known)| known.run != run) {
-                    let known = Self { run, journal: unsigned(row, 2)?, attempts: Vec::new() };
-                    whole = read.replace((row.get(0)?, known));
-                }
-                if let (Some((_, known)), Some(attempt)) = (&mut read, row.get(3)?) {
-                    known.attempts.push((attempt, unsigned(row, 4)?));
-                }
-                if whole.is_some() {
-                    return Ok(whole);
-                }
+        let mut read: Vec<(String, Self)> = Vec::new();
+        while let Some(row) = rows.next()? {
+            let run = row.get(1)?;
+            if read.last().is_none_or(|(_, last)| last.run != run) {
+                read.push((row.get(0)?, Self { run, journal: unsigned(row, 2)?, attempts: Vec::new() }));
             }
-            Ok(read.take())
-        };
-        let mut failed = None;
-        let taken = take(&mut iter::from_fn(|| {
-            next().unwrap_or_else(|error| {
-                failed = Some(error);
-                None
-            })
-        }));
-        failed.map_or(Ok(taken), Err)
+            if let (Some((_, last)), Some(attempt)) = (read.last_mut(), row.get(3)?) {
+                last.attempts.push((attempt, unsigned(row, 4)?));
+            }
+        }
+        Ok(read)
     }
 
     /// The files that were read, and up to which byte.

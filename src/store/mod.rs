@@ -4,7 +4,7 @@
 //! - `schema`: versions, migrations, making an index and putting it in place
 //! - `register`, `sync`, `rebuild`, `ingest`, `attempt`, `experiments`, `reports`: the write side, from the folders into
 //!   the index
-//! - `query`, `history`, `state`: the read side; `scan`: in bulk; `recent`: what is new; `sql`: what people ask themselves
+//! - `query`, `history`, `state`: the read side; `scan`: in bulk; `parts`: by several threads; `recent`: what is new; `sql`: what people ask themselves
 //! - `verify`: whether all is as it was written
 //! - `tags`: what people call runs; `remove`: takes runs and experiments away; `running`: which `exp run` are at work
 //! - `lines`, `damage`: whole lines of files that others append to, and what is none
@@ -24,6 +24,7 @@ mod experiments;
 mod history;
 mod ingest;
 mod lines;
+mod parts;
 mod query;
 mod rebuild;
 mod recent;
@@ -88,6 +89,8 @@ pub struct Store {
     /// Which file `connection` has open, whatever stands at `path` by now.
     inode: u64,
     read_only: bool,
+    /// How long to wait for another process that writes.
+    patience: Duration,
 }
 
 impl Store {
@@ -125,41 +128,33 @@ impl Store {
         }
     }
 
-    /// Another connection to the same index, for another thread to read with.
-    ///
-    /// # Errors
-    /// [`Exit::Store`] where it cannot be opened.
-    pub fn twin(&self) -> Result<Self> {
-        Self::as_it_is(&self.root, self.path.clone(), self.read_only)
-    }
-
     fn connect(root: &Root, path: PathBuf) -> Result<Self> {
-        let mut store = Self::as_it_is(root, path, false)?;
+        let mut store = Self::as_it_is(root, path, false, PATIENCE)?;
         schema::migrate(&mut store.connection, schema::MIGRATIONS).map_err(|why| refused(&store.path, why))?;
         Ok(store)
     }
 
     fn connect_read_only(root: &Root, path: PathBuf) -> Result<Self> {
-        let store = Self::as_it_is(root, path, true)?;
+        let store = Self::as_it_is(root, path, true, PATIENCE)?;
         schema::check(&store.connection, schema::MIGRATIONS).map_err(|why| refused(&store.path, why))?;
         Ok(store)
     }
 
-    fn as_it_is(root: &Root, path: PathBuf, read_only: bool) -> Result<Self> {
+    fn as_it_is(root: &Root, path: PathBuf, read_only: bool, patience: Duration) -> Result<Self> {
         let (flags, name) = match read_only {
             true => (OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI, schema::immutable_uri(&path)),
             false => (OpenFlags::SQLITE_OPEN_READ_WRITE, schema::plain_name(&path)),
         };
         let open = || {
             let connection = Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-            connection.busy_timeout(PATIENCE)?;
+            connection.busy_timeout(patience)?;
             connection.set_prepared_statement_cache_capacity(64);
             connection.execute_batch("PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL")?;
             Ok(connection)
         };
         let connection = open().map_err(|e| failed("opening", &path, e))?;
         let inode = inode(&path).unwrap_or_default();
-        Ok(Self { root: root.clone(), path, connection, inode, read_only })
+        Ok(Self { root: root.clone(), path, connection, inode, read_only, patience })
     }
 
     /// How long to wait for another process that writes the index; by default a minute.
@@ -167,6 +162,7 @@ impl Store {
     /// # Errors
     /// [`Exit::Store`] where SQLite refuses.
     pub fn set_patience(&mut self, patience: Duration) -> Result<()> {
+        self.patience = patience;
         self.connection.busy_timeout(patience).map_err(|e| failed("opening", &self.path, e))
     }
 

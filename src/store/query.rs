@@ -5,18 +5,19 @@ use std::{
     collections::{HashMap, HashSet},
 };
 
-use rusqlite::{Connection, Params, Row, params_from_iter};
+use rusqlite::{Connection, Params, Row};
 
 use super::{
     Store,
-    columns::{Float, from_json, id, parsed, run_id},
+    columns::{Float, from_json, from_json_option, id, run_id, unsigned, unsigned_option},
     history,
+    parts::{Part, parts, places},
     rows::{ExperimentRow, RunRow},
     state::{self, Known},
     tags,
 };
 use crate::{
-    base::{Error, Exit, Result, RunId, clock::Millis, folders::Root, parallel::each_of_many},
+    base::{Error, Exit, Result, RunId, clock::Millis, folders::Root},
     event::RunState,
 };
 
@@ -71,7 +72,8 @@ impl Store {
         }
     }
 
-    /// The runs of one experiment in the order of its grid, or all, the newest first.
+    /// The runs of one experiment in the order of its grid, or all: those that became known last come first, and those that
+    /// became known together stay in the order in which they did, which is that of their grid.
     ///
     /// # Errors
     /// As [`Store::experiment`] for an unknown one; [`Exit::Store`] where the index cannot be read.
@@ -81,16 +83,22 @@ impl Store {
                 self.experiment(name)?;
                 let which = "JOIN members ON members.id = runs.id
                              JOIN experiments ON experiments.experiment = members.experiment
-                             WHERE experiments.name = ?1
+                             WHERE experiments.name = ?1 AND members.position BETWEEN ?2 AND ?3
                              ORDER BY members.position";
-                self.rows(which, [name], Some(name))
+                let ask = |store: &Self, part: &Part| store.understood(which, (name, part.start(), part.end()));
+                let rows = self.each(&self.read(|index| places(index, name))?, ask)?;
+                self.labelled(rows.into_iter().flatten().collect(), Some(name))
             }
             None => {
-                let mut rows = self.rows("ORDER BY runs.run", [], None)?;
-                // Not by SQLite, whose sorter writes the configs of many runs to the disk. Those that became known together
-                // stay in the order of their grid.
-                rows.sort_by_cached_key(|row| Reverse(row.created)); // each is moved but once: they are large
-                Ok(rows)
+                let which = "WHERE runs.run BETWEEN ?1 AND ?2 ORDER BY runs.run";
+                let ask = |store: &Self, part: &Part| store.understood(which, [part.start(), part.end()]);
+                let rows = self.each(&self.read(parts)?, ask)?;
+                let mut rows: Vec<RunRow> = rows.into_iter().flatten().collect();
+                // Not by SQLite, whose sorter writes the configs of many runs to the disk.
+                let begun = starts(rows.iter().map(|row| row.created).collect());
+                let group = |row: &RunRow| begun.partition_point(|start| *start <= row.created);
+                rows.sort_by_cached_key(|row| (Reverse(group(row)), row.created)); // each is moved but once: they are large
+                self.labelled(rows, None)
             }
         }
     }
@@ -100,7 +108,7 @@ impl Store {
     /// # Errors
     /// [`Exit::Store`] where the index cannot be read.
     pub fn run(&self, id: &RunId) -> Result<Option<RunRow>> {
-        Ok(self.rows("WHERE runs.id = ?1", [id.to_string()], None)?.pop())
+        Ok(self.rows("WHERE runs.id = ?1", [id.to_string()])?.pop())
     }
 
     /// The run whose id starts with `prefix`.
@@ -110,7 +118,7 @@ impl Store {
     pub fn find(&self, prefix: &str) -> Result<RunRow> {
         // 'g' follows the last hex digit: these are the ids that start with the prefix.
         let which = "WHERE runs.id >= ?1 AND runs.id < ?1 || 'g' ORDER BY runs.id";
-        let mut found = self.rows(which, [prefix.to_ascii_lowercase()], None)?;
+        let mut found = self.rows(which, [prefix.to_ascii_lowercase()])?;
         match found.len() {
             0 => Err(self.unknown_run(prefix)?),
             1 => Ok(found.swap_remove(0)),
@@ -187,31 +195,37 @@ impl Store {
         Ok(Error::new(Exit::Usage, looking_for(prefix), "no run has an id that starts so").hint(hint))
     }
 
-    /// Runs that a query chose, those of the experiment asked for naming it first.
-    fn rows(&self, which: &str, parameters: impl Params, asked: Option<&str>) -> Result<Vec<RunRow>> {
-        let (rows, mut experiments, mut tags) = self.read(|index| {
+    /// Runs that a query chose.
+    fn rows(&self, which: &str, parameters: impl Params) -> Result<Vec<RunRow>> {
+        self.labelled(self.understood(which, parameters)?, None)
+    }
+
+    /// Runs that a query chose, without their experiments and tags.
+    fn understood(&self, which: &str, parameters: impl Params) -> Result<Vec<RunRow>> {
+        let rows = self.read(|index| {
             let mut statement = index.prepare_cached(&format!("{RUNS}{which}"))?;
-            let read = statement.query_map(parameters, |row| Read::of(index, row))?;
-            let root = &self.root; // a connection is of one thread
-            let rows = each_of_many(read, |read| read?.understood(root));
-            let rows = rows.into_iter().collect::<rusqlite::Result<Vec<_>>>()?;
-            let (experiments, tags) = match rows.as_slice() {
-                [] => (HashMap::new(), HashMap::new()),
-                [Ok(one)] => {
-                    let id = [one.id.to_string()];
-                    (memberships(index, "WHERE members.id = ?1", &id)?, tags::of(index, "WHERE runs.id = ?1", &id)?)
-                }
-                _ => (memberships(index, "", &[])?, tags::of(index, "", &[])?),
-            };
-            Ok((rows, experiments, tags))
+            let rows = statement.query_map(parameters, |row| understood(&self.root, index, row))?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
         })?;
-        let mut finish = |mut row: RunRow| {
+        rows.into_iter().collect()
+    }
+
+    /// Runs with their experiments, the one asked for first, and their tags.
+    fn labelled(&self, mut rows: Vec<RunRow>, asked: Option<&str>) -> Result<Vec<RunRow>> {
+        let (mut experiments, mut tags) = self.read(|index| match rows.as_slice() {
+            [] => Ok((HashMap::new(), HashMap::new())),
+            [one] => {
+                let experiments = HashMap::from([(one.id, memberships_of(index, &one.id)?)]);
+                Ok((experiments, tags::of(index, "WHERE runs.id = ?1", &[one.id.to_string()])?))
+            }
+            _ => Ok((memberships(index)?, tags::of(index, "", &[])?)),
+        })?;
+        for row in &mut rows {
             row.experiments = experiments.remove(&row.id).unwrap_or_default();
             row.experiments.sort_by_key(|name| Some(name.as_str()) != asked);
             row.tags = tags.remove(&row.id).unwrap_or_default();
-            row
-        };
-        rows.into_iter().map(|row| row.map(&mut finish)).collect()
+        }
+        Ok(rows)
     }
 
     /// All ids in order.
@@ -224,88 +238,65 @@ fn looking_for(prefix: &str) -> String {
     format!("looking for the run {prefix:?}")
 }
 
-/// A row of [`RUNS`], which has still to be [understood](Read::understood): with many runs that takes longest, and other
-/// threads can do it while this one reads on.
-struct Read {
-    id: RunId,
-    config: String,
-    ready: Option<String>,
-    known: Known,
-    step: u64,
-    best: Option<(u64, f64)>,
-    last_val_loss: Option<f64>,
-    tokens_per_second: Option<f64>,
-    attempts: u32,
-    created: Millis,
+/// A row of [`RUNS`]: all of a run but its experiments and its tags. Its folder tells where it stands now.
+fn understood(root: &Root, index: &Connection, row: &Row) -> rusqlite::Result<Result<RunRow>> {
+    let known = Known::from_row(row, 11)?;
+    let goes_on = known.latest.as_ref().is_some_and(|l| l.outcome.is_none() && l.gave_up.is_none());
+    let (id, config) = (run_id(row, 1)?, from_json(row, 2)?);
+    let state = match state::state(&root.run(&id), &config, &known) {
+        Ok(state) => state,
+        Err(error) => return Ok(Err(error)),
+    };
+    Ok(Ok(RunRow {
+        id,
+        experiments: Vec::new(),
+        step: match state {
+            // What lies beyond is logged, but will be done again.
+            RunState::Interrupted { step } | RunState::Paused { step, .. } => step,
+            _ => unsigned(row, 3)?,
+        },
+        state,
+        config,
+        best: unsigned_option(row, 4)?.zip(row.get(5)?),
+        last_val_loss: row.get::<_, Option<Float>>(6)?.map(|Float(value)| value),
+        tokens_per_second: match goes_on {
+            true => history::tokens_per_second(index, row.get(0)?)?,
+            false => row.get(7)?,
+        },
+        attempts: row.get(8)?,
+        ready: from_json_option(row, 10)?,
+        tags: Vec::new(),
+        created: row.get(9)?,
+    }))
 }
 
-impl Read {
-    fn of(index: &Connection, row: &Row) -> rusqlite::Result<Self> {
-        let known = Known::from_row(row, 11)?;
-        let goes_on = known.latest.as_ref().is_some_and(|l| l.outcome.is_none() && l.gave_up.is_none());
-        Ok(Self {
-            id: run_id(row, 1)?,
-            config: row.get(2)?,
-            step: row.get::<_, i64>(3)?.max(0) as u64,
-            best: row.get::<_, Option<i64>>(4)?.map(|step| step.max(0) as u64).zip(row.get(5)?),
-            last_val_loss: row.get::<_, Option<Float>>(6)?.map(|Float(value)| value),
-            tokens_per_second: match goes_on {
-                true => history::tokens_per_second(index, row.get(0)?)?,
-                false => row.get(7)?,
-            },
-            attempts: row.get(8)?,
-            created: row.get(9)?,
-            ready: row.get(10)?,
-            known,
-        })
-    }
-
-    /// All of a run but its experiments and its tags: what is JSON is parsed, and its folder tells where it stands now.
-    fn understood(self, root: &Root) -> rusqlite::Result<Result<RunRow>> {
-        let config = parsed(&self.config, 2)?;
-        let ready = self.ready.map(|text| parsed(&text, 10)).transpose()?;
-        Ok(state::state(&root.run(&self.id), &config, &self.known).map(|state| RunRow {
-            id: self.id,
-            experiments: Vec::new(),
-            step: match state {
-                // What lies beyond is logged, but will be done again.
-                RunState::Interrupted { step } | RunState::Paused { step, .. } => step,
-                _ => self.step,
-            },
-            state,
-            config,
-            best: self.best,
-            last_val_loss: self.last_val_loss,
-            tokens_per_second: self.tokens_per_second,
-            attempts: self.attempts,
-            ready,
-            tags: Vec::new(),
-            created: self.created,
-        }))
-    }
-}
-
-/// The experiments of the runs that a query chose, the latest first.
-fn memberships(
-    index: &Connection,
-    which: &str,
-    parameters: &[String],
-) -> rusqlite::Result<HashMap<RunId, Vec<String>>> {
-    let mut statement = index.prepare_cached(&format!(
-        "SELECT members.id, experiments.name
-         FROM members
-         JOIN experiments ON experiments.experiment = members.experiment
-         {which}
-         ORDER BY experiments.at DESC, experiments.name"
-    ))?;
-    let mut rows = statement.query(params_from_iter(parameters))?;
+/// The experiments that all runs belong to, the latest first.
+fn memberships(index: &Connection) -> rusqlite::Result<HashMap<RunId, Vec<String>>> {
+    let mut members = index.prepare_cached("SELECT id FROM members WHERE experiment = ?1")?;
+    let mut latest = index.prepare_cached("SELECT experiment, name FROM experiments ORDER BY at DESC, name")?;
+    let mut latest = latest.query([])?;
     let mut experiments: HashMap<RunId, Vec<String>> = HashMap::new();
-    while let Some(row) = rows.next()? {
-        let names = experiments.entry(id(row)?).or_default();
-        names.push(row.get("name")?);
-        names.dedup();
+    while let Some(row) = latest.next()? {
+        let (experiment, name): (i64, String) = (row.get(0)?, row.get(1)?);
+        for id in members.query_map([experiment], |row| run_id(row, 0))? {
+            let names = experiments.entry(id?).or_default();
+            names.extend((names.last() != Some(&name)).then(|| name.clone()));
+        }
     }
     Ok(experiments)
+}
+
+/// The experiments that a run belongs to, the latest first.
+fn memberships_of(index: &Connection, run: &RunId) -> rusqlite::Result<Vec<String>> {
+    index
+        .prepare_cached(
+            "SELECT name
+             FROM experiments
+             WHERE experiment IN (SELECT experiment FROM members WHERE id = ?1)
+             ORDER BY at DESC, name",
+        )?
+        .query_map([run.to_string()], |row| row.get(0))?
+        .collect()
 }
 
 fn experiment_rows(index: &Connection, which: &str, parameters: impl Params) -> rusqlite::Result<Vec<ExperimentRow>> {
@@ -315,6 +306,14 @@ fn experiment_rows(index: &Connection, which: &str, parameters: impl Params) -> 
             Ok(ExperimentRow { name: row.get("name")?, at: row.get("at")?, axes: from_json(row, "axes")? })
         })?
         .collect()
+}
+
+/// When each group of runs that became known together began: what a sweep makes known, it does without a pause.
+fn starts(mut times: Vec<Millis>) -> Vec<Millis> {
+    const PAUSE: Millis = 1000;
+    times.sort_unstable();
+    let later = times.windows(2).filter(|two| two[1] - two[0] > PAUSE).map(|two| two[1]);
+    times.first().copied().into_iter().chain(later).collect()
 }
 
 /// One of the runs that a prefix fits.
@@ -347,6 +346,12 @@ mod tests {
         assert_eq!(shared_digits(&id("ab"), &id("ac")), 1);
         assert_eq!(shared_digits(&id("abc1"), &id("abd1")), 2);
         assert_eq!(shared_digits(&id("ab"), &id("ab")), 64);
+    }
+
+    #[test]
+    fn a_pause_parts_groups() {
+        assert_eq!(starts(vec![]), [] as [Millis; 0]);
+        assert_eq!(starts(vec![5000, 3, 2000, 1003, 9000, 4500]), [3, 4500, 9000]);
     }
 
     #[test]

@@ -13,12 +13,12 @@ use super::{
     experiments,
     ingest::{self, Known},
     lines::{News, news},
+    parts::parts,
     reports::{self, Stamp},
 };
 use crate::base::{
     Result, files,
     folders::{RunFolder, is_run},
-    parallel::each_of_many,
 };
 
 impl Store {
@@ -62,26 +62,25 @@ impl Store {
     fn sync_runs(&mut self, names: &[String]) -> Result<()> {
         let root = self.root.clone();
         let folder = |name: &str| RunFolder::new(root.runs().join(name));
-        let mut unknown: HashSet<&str> = names.iter().map(String::as_str).collect();
-        let mut gone = Vec::new();
-        // With many runs most of the time goes into asking the system for sizes: other threads do so while this one reads
-        // up to where the files were read.
-        let behind = |(name, known): (String, Known)| Some(folder(&name)).filter(|folder| known.is_behind(folder));
-        let mut behind = self.read(|index| {
-            Known::all(index, |known| {
-                let is_there = |(name, _): &(String, Known)| {
-                    let is_there = unknown.remove(name.as_str());
-                    gone.extend((!is_there).then(|| folder(name)));
-                    is_there
-                };
-                each_of_many(known.filter(is_there), behind)
-            })
+        // With many runs most of the time goes into asking the system for sizes.
+        let looked = self.each(&self.read(parts)?, |store, part| {
+            let known = store.read(|index| Known::all(index, part))?;
+            let look = |(name, known): (String, Known)| (known.is_behind(&folder(&name)), name);
+            Ok(known.into_iter().map(look).collect::<Vec<_>>())
         })?;
-        behind.extend(names.iter().filter(|name| unknown.contains(name.as_str())).map(|name| {
-            // Why a config cannot be read is to be said.
-            Some(folder(name)).filter(|folder| folder.config().try_exists().unwrap_or(true))
-        }));
-        for folder in behind.into_iter().flatten() {
+        let mut new: HashSet<&str> = names.iter().map(String::as_str).collect();
+        let (mut behind, mut gone) = (Vec::new(), Vec::new());
+        for (is_behind, name) in looked.into_iter().flatten() {
+            match new.remove(name.as_str()) {
+                true if is_behind => behind.push(folder(&name)),
+                true => {}
+                false => gone.push(folder(&name)),
+            }
+        }
+        let new = names.iter().filter(|name| new.contains(name.as_str())).map(|name| folder(name));
+        // Why a config cannot be read is to be said.
+        behind.extend(new.filter(|folder| folder.config().try_exists().unwrap_or(true)));
+        for folder in behind {
             self.write(|index| ingest::take_run(index, &root, &folder))?;
         }
         if gone.is_empty() {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, io::ErrorKind, path::Path};
 
 use serde_json::Value;
 
-use super::{Store, history::artifact, ingest::Known, lines::Lines, rows::Artifact};
+use super::{Store, history::artifact, ingest::Known, lines::Lines, parts::EVERY, rows::Artifact};
 use crate::{
     base::{
         Error, Result, RunId,
@@ -90,7 +90,7 @@ impl Store {
     /// # Errors
     /// [`Exit::Store`](crate::base::Exit::Store) where the index cannot be read.
     pub fn verify_presence(&self, found: &mut Verified) -> Result<()> {
-        for (name, known) in self.read(|index| Known::all(index, |known| known.collect::<Vec<_>>()))? {
+        for (name, known) in self.read(|index| Known::all(index, &EVERY))? {
             let folder = RunFolder::new(self.root.runs().join(name));
             if is_gone(folder.path()) {
                 found.fault(self.root.relative(folder.path()), What::Missing, "the index knows this run", COPY);

@@ -3,6 +3,7 @@
 mod common;
 mod damage;
 mod model;
+mod parts;
 mod processes;
 mod recent;
 mod runs;
