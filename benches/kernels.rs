@@ -59,14 +59,16 @@ fn products(c: &mut Criterion) {
 
 fn attention_of_one_head(c: &mut Criterion) {
     let level = Level::detect().expect("a SIMD level");
-    for (t, w) in [(64, 32), (256, 32), (256, 64), (1024, 64)] {
+    for (t, w, size) in [(64, 32, 1.0), (256, 32, 1.0), (256, 64, 1.0), (1024, 64, 1.0), (256, 32, 10.0)] {
         let ld = stride(3 * w);
-        let qkv = numbers(t * ld);
+        let mut qkv = numbers(t * ld);
+        qkv.iter_mut().for_each(|x| *x *= size);
         let h = Heads { context: t, width: w, group: 1, ld, ldo: stride(w), dropout: None };
         let (mut out, dout, mut d) = (numbers(t * h.ldo), numbers(t * h.ldo), numbers(t * ld));
         let (mut logsum, mut room) = (vec![0.0; t], Scratch::new(w, t));
         let operands = [&qkv[..], &qkv[w..], &qkv[2 * w..]];
-        let mut group = c.benchmark_group(format!("attention {t}x{w}"));
+        let mut group =
+            c.benchmark_group(format!("attention {t}x{w}{}", if size > 1.0 { " to one position" } else { "" }));
         let product = (t * (t + 1) * w) as u64; // up to the diagonal
         group.throughput(Throughput::Elements(2 * product));
         group.bench_function("forward", |b| {
@@ -97,8 +99,11 @@ fn rows(c: &mut Criterion) {
         b.iter(|| norm::layer_norm_backward(level, d, ld, &x, &normal, &inverse, &w, &mut dx));
     });
     group.bench_function("GELU and its slope", |b| {
-        let (mut x, mut slope) = (numbers(rows * d), numbers(rows * d));
-        b.iter(|| pointwise::gelu_with_slope(level, black_box(&mut x), &mut slope));
+        let (x, mut y, mut slope) = (numbers(rows * d), numbers(rows * d), numbers(rows * d));
+        b.iter(|| {
+            y.copy_from_slice(&x); // GELU of GELU of GELU is 0
+            pointwise::gelu_with_slope(level, black_box(&mut y), &mut slope);
+        });
     });
     group.bench_function("cross-entropy of 65 tokens", |b| {
         let (mut logits, targets, mut losses) = (numbers(rows * d), vec![7; rows], vec![0.0; rows]);
@@ -107,6 +112,14 @@ fn rows(c: &mut Criterion) {
     group.bench_function("AdamW", |b| {
         let r = Rates { clip: 0.5, beta1: 0.9, beta2: 0.99, unbias2: 1.0, eps: 1e-8, step: 1e-3, keep: 0.999 };
         let (mut p, g, mut m, mut v) = (numbers(1 << 16), numbers(1 << 16), numbers(1 << 16), Buffer::zeros(1 << 16));
+        b.iter(|| adamw(level, r, &mut p, &g, &mut m, &mut v));
+    });
+    group.bench_function("AdamW of moments that have faded", |b| {
+        let r = Rates { clip: 0.5, beta1: 0.9, beta2: 0.99, unbias2: 1.0, eps: 1e-8, step: 1e-3, keep: 0.999 };
+        let (mut p, g) = (numbers(1 << 16), Buffer::zeros(1 << 16));
+        let (mut m, mut v) = (Buffer::zeros(1 << 16), Buffer::zeros(1 << 16));
+        m.fill(f32::MIN_POSITIVE);
+        v.fill(f32::MIN_POSITIVE);
         b.iter(|| adamw(level, r, &mut p, &g, &mut m, &mut v));
     });
 }

@@ -10,7 +10,7 @@
 //! learning rate and weight decay (Liu et al., 2025, "Muon is Scalable for LLM Training", section 2.2).
 
 use super::{
-    Buffer, Level,
+    Buffer, FAINTEST, Level,
     gemm::{Lhs, Rhs, Start, gemm},
     pointwise,
     simd::kernel,
@@ -148,11 +148,12 @@ fn orthogonalize(level: Level, [long, short]: [usize; 2], s: &mut Scratch) {
 }
 
 kernel! {
-    /// m = μm + (1-μ)g, u = μm + (1-μ)g, with g clipped.
+    /// m = μm + (1-μ)g, u = μm + (1-μ)g, with g clipped. A momentum that fades without a gradient ends at 0.
     fn nesterov(_s, clip: f32, momentum: f32, g: &[f32], m: &mut [f32], u: &mut [f32]) {
         for ((g, m), u) in g.iter().zip(m).zip(u) {
             let g = (1.0 - momentum) * (clip * g);
-            *m = momentum * *m + g;
+            let now = momentum * *m + g;
+            *m = if now.abs() < FAINTEST { 0.0 } else { now };
             *u = momentum * *m + g;
         }
     }
