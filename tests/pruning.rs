@@ -72,6 +72,10 @@ fn what_loses_pauses_and_goes_on_when_asked_for() {
     assert_eq!(listed[0]["step"], Value::from(*step));
     let (_, shown, _) = lab.answers(&["show", &hopeless.id.to_string()]);
     assert!(shown.contains(&format!("paused at step {step}: {why}; `exp resume ")), "{shown}");
+    let (_, ids, said) = lab.answers(&["best", "tiny", "-n", "3"]);
+    let of_hopeless = said.lines().find(|line| line.starts_with(&hopeless.id.short())).expect(&said);
+    assert!(ids.lines().count() == 3 && of_hopeless.ends_with(&format!(", paused at step {step} of 600")), "{said}");
+    assert_eq!(said.matches("paused").count(), 2, "{said}");
     drop(Store::rebuild(&lab.root).unwrap());
     assert_eq!(of(&lab.rows(), HOPELESS).state, hopeless.state);
 

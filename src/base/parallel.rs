@@ -7,7 +7,8 @@ use std::{
     thread,
 };
 
-/// Threads that may be at work at once.
+/// CPU cores that this process may use. The standard library heeds the affinity mask (and with it cpusets) and the CPU
+/// quota of the control group and of all above it, of versions 1 and 2, rounded down to whole cores, at least one.
 pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     base::{Error, Exit, Result, folders::Root},
+    event::RunState,
     spec::expr::{Expr, Kind, Value},
     ui::{self, format},
 };
@@ -68,7 +69,11 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         let settings = axes.iter().zip(names).filter_map(|(path, name)| Some((name, leaves.get(path)?)));
         let settings: Vec<String> = settings.map(|(name, value)| format!("{name} {}", format::value(value))).collect();
         let reached = format!("{} {}", args.by.trim_start_matches('-'), by.show(row));
-        let all: Vec<String> = [reached].into_iter().chain(settings).collect();
+        let unfinished = match &row.state {
+            RunState::Done => None,
+            state => Some(format!("{} at step {} of {}", state.word(), row.step, row.config.train.steps)),
+        };
+        let all: Vec<String> = [reached].into_iter().chain(settings).chain(unfinished).collect();
         ui::note(&format!("{}: {}", row.id.short(), all.join(", ")));
     }
     Ok(Exit::Done)

@@ -4,8 +4,7 @@ use std::cmp::Ordering;
 
 use super::{
     columns::{Columns, Shown, is_imported},
-    current_store, json, needed_store,
-    run::shown,
+    current_store, json, needed_store, no_runs_yet,
 };
 use crate::{
     base::{Error, Exit, Result, folders::Root, parallel::each_of_many},
@@ -66,7 +65,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
             });
         }
         Some(_) if !is_empty => ui::note("no run is so"),
-        _ => ui::note(&format!("no runs under {} yet; `exp run SPEC` makes some", shown(&root.runs()))),
+        _ => ui::note(&no_runs_yet(root)),
     }
     Ok(Exit::Done)
 }

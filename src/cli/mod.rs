@@ -226,6 +226,11 @@ fn needed_store(root: &Root) -> Result<Store> {
     current_store(root)?.ok_or_else(|| nothing_yet(root))
 }
 
+/// What a list says in place of runs.
+fn no_runs_yet(root: &Root) -> String {
+    format!("no runs under {} yet; `exp run SPEC` makes some", run::shown(&root.runs()))
+}
+
 fn nothing_yet(root: &Root) -> Error {
     let doing = format!("looking into {}", run::shown(&root.runs()));
     Error::new(Exit::Usage, doing, "nothing was run under this root yet")

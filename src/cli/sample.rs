@@ -2,7 +2,6 @@
 
 use std::{
     io::IsTerminal,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -15,6 +14,7 @@ use super::{
 use crate::{
     base::{Error, Exit, Result, folders::Root, visible::visible},
     data::tokenizer::{TextStream, Tokenizer},
+    exec::device,
     spec::identity::FrozenRun,
     train::{
         Trained, Which,
@@ -116,7 +116,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     if let Some(note) = generate::beyond_context(model, total) {
         ui::note(&note);
     }
-    let threads = args.threads.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let threads = args.threads.map_or_else(device::cores, usize::from);
     let mut writer = Writer::new(model, trained.frozen.vocab_size, &trained.weights, total, threads)?;
     let Trained { frozen: FrozenRun { id, .. }, step, .. } = trained; // its weights are packed now
     let sampling = Sampling { temperature: args.temperature, top_k: args.top_k.map(|k| k as usize), top_p: args.top_p };

@@ -9,6 +9,8 @@ pub use cuda::{environment, local};
 pub use memory::CONTEXT_BYTES;
 pub use peak::peak_flops;
 
+pub use crate::base::parallel::cores;
+
 use crate::base::{Error, Exit, Result, cgroup, machine};
 
 /// A device that runs can be trained on.
@@ -76,18 +78,12 @@ pub fn without_cuda() -> Option<String> {
     cuda::list().err()
 }
 
-/// CPU cores that this process may use. The standard library heeds the affinity mask (and with it cpusets) and the CPU
-/// quota of the control group and of all above it, of versions 1 and 2, rounded down to whole cores, at least one.
-pub fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 /// How many threads of this machine want to compute, on average over the last minute, where that is known.
 pub fn load() -> Option<f64> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }
 
-/// The numbers of the CPUs that this process may use, as many as [`cores`].
+/// The numbers of the CPUs that this process may use, as many as there are [`cores`].
 pub(super) fn cpus() -> Vec<usize> {
     let count = cores();
     #[cfg(target_os = "linux")]

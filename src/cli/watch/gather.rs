@@ -17,7 +17,7 @@ use crate::{
         clock::{self, Millis},
         folders::Root,
     },
-    cli::{PATIENCE, run::shown, store_within},
+    cli::{PATIENCE, no_runs_yet, store_within},
     event::RunState,
     exec::{device, slots},
     spec::leaf,
@@ -92,7 +92,7 @@ impl Gatherer {
         }
         let now = clock::now();
         let Some(store) = &self.store else {
-            let empty = format!("no runs under {} yet; `exp run SPEC` makes some", shown(&self.root.runs()));
+            let empty = no_runs_yet(&self.root);
             self.rows.clear();
             self.scene = Scene { at: now, devices: self.devices(6), empty, notes, ..Scene::default() };
             return Ok(());

@@ -13,7 +13,7 @@ use std::{
 
 use gather::Gatherer;
 
-use super::{cancel, nothing_yet, run::shown};
+use super::{cancel, no_runs_yet, nothing_yet};
 use crate::{
     base::{Exit, Result, RunId, folders::Root},
     ui::{
@@ -85,7 +85,7 @@ fn once(root: &Root, gatherer: &mut Gatherer) -> Result<Exit> {
     let scene = gatherer.scene(&look, no_hurry)?.0;
     scene.notes.iter().for_each(|note| ui::note(note));
     match scene.groups.is_empty() {
-        true => ui::note(&format!("no runs under {} yet; `exp run SPEC` makes some", shown(&root.runs()))),
+        true => ui::note(&no_runs_yet(root)),
         false => ui::print(&ui::watch::plain(&scene, WIDTH)),
     }
     Ok(Exit::Done)
