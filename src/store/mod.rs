@@ -4,7 +4,8 @@
 //! - `schema`: versions, migrations, making an index and putting it in place
 //! - `register`, `sync`, `rebuild`, `ingest`, `attempt`, `experiments`, `reports`: the write side, from the folders into
 //!   the index
-//! - `query`, `history`, `state`: the read side; `scan`: in bulk; `parts`: by several threads; `recent`: what is new; `sql`: what people ask themselves
+//! - `query`, `history`, `state`: the read side; `scan`: in bulk; `parts`: by several threads; `recent`: what is new; `sql`:
+//!   what people ask themselves
 //! - `verify`: whether all is as it was written
 //! - `tags`: what people call runs; `remove`: takes runs and experiments away; `running`: which `exp run` are at work
 //! - `lines`, `damage`: whole lines of files that others append to, and what is none

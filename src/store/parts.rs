@@ -29,7 +29,7 @@ pub fn places(index: &Connection, experiment: &str) -> rusqlite::Result<Vec<Part
 }
 
 /// Parts of a size at which it costs little to ask for one, and no thread is left with much when the others are done. They
-/// leave no number out, in case others add to the index meanwhile.
+/// leave no number out.
 fn cut(index: &Connection, ends: &str, parameters: impl Params) -> rusqlite::Result<Vec<Part>> {
     const SIZE: i64 = 256;
     const MOST: i64 = 4096;
@@ -56,6 +56,26 @@ impl Store {
             return answers.into_iter().collect();
         }
         items.iter().map(|item| ask(self, item)).collect()
+    }
+
+    /// What `ask` answers to each of `parts` as of one moment: where somebody writes while they are asked for, they may not
+    /// fit together, and all are asked for once more at once.
+    ///
+    /// # Errors
+    /// Those of `ask`; where the index cannot be read.
+    pub(super) fn in_parts<U: Send>(
+        &self,
+        parts: &[Part],
+        ask: impl Fn(&Self, &Part) -> Result<Vec<U>> + Sync,
+    ) -> Result<Vec<U>> {
+        // It differs once another connection has written.
+        let version = || self.read(|index| index.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0)));
+        let before = version()?;
+        let answers = self.each(parts, &ask)?;
+        if parts.len() > 1 && version()? != before {
+            return ask(self, &EVERY);
+        }
+        Ok(answers.into_iter().flatten().collect())
     }
 
     /// `None` where there is no connection to be had, or only one to another index that was put in the place of this one:
@@ -85,7 +105,42 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+    use crate::base::folders::Root;
+
+    #[test]
+    fn what_is_written_meanwhile_is_in_all_parts_or_in_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::new(dir.path());
+        let store = Store::open(&root).unwrap();
+        let insert = "INSERT INTO runs (run, id, created, config) VALUES (?1, ?1, 0, '')";
+        (1..=600).for_each(|run| drop(store.connection.execute(insert, [run]).unwrap()));
+        let numbers = |store: &Store, part: &Part| {
+            store.read(|index| {
+                let mut runs = index.prepare("SELECT run FROM runs WHERE run BETWEEN ?1 AND ?2 ORDER BY run")?;
+                runs.query_map([part.start(), part.end()], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()
+            })
+        };
+        let parts = store.read(parts).unwrap();
+        assert_eq!(parts.len(), 3);
+        assert_eq!(store.in_parts(&parts, numbers).unwrap(), (1..=600).collect::<Vec<_>>());
+
+        let (asked, moved) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let answers = store.in_parts(&parts, |store, part| {
+            let answer = numbers(store, part);
+            // The last part is asked for by a thread that may not be the one that moves a run into it.
+            if *part.start() == i64::MIN && moved.fetch_add(1, Ordering::SeqCst) == 0 {
+                let other = Store::open(&root)?;
+                other.connection.execute("UPDATE runs SET run = 900 WHERE run = 1", []).unwrap();
+            }
+            asked.fetch_add(1, Ordering::SeqCst);
+            answer
+        });
+        assert_eq!(answers.unwrap(), (2..=600).chain([900]).collect::<Vec<_>>());
+        assert_eq!(asked.load(Ordering::SeqCst), 4, "three parts, and all at once");
+    }
 
     #[test]
     fn parts_leave_no_number_out_and_have_none_twice() {

@@ -86,14 +86,13 @@ impl Store {
                              WHERE experiments.name = ?1 AND members.position BETWEEN ?2 AND ?3
                              ORDER BY members.position";
                 let ask = |store: &Self, part: &Part| store.understood(which, (name, part.start(), part.end()));
-                let rows = self.each(&self.read(|index| places(index, name))?, ask)?;
-                self.labelled(rows.into_iter().flatten().collect(), Some(name))
+                let rows = self.in_parts(&self.read(|index| places(index, name))?, ask)?;
+                self.labelled(rows, Some(name))
             }
             None => {
                 let which = "WHERE runs.run BETWEEN ?1 AND ?2 ORDER BY runs.run";
                 let ask = |store: &Self, part: &Part| store.understood(which, [part.start(), part.end()]);
-                let rows = self.each(&self.read(parts)?, ask)?;
-                let mut rows: Vec<RunRow> = rows.into_iter().flatten().collect();
+                let mut rows = self.in_parts(&self.read(parts)?, ask)?;
                 // Not by SQLite, whose sorter writes the configs of many runs to the disk.
                 let begun = starts(rows.iter().map(|row| row.created).collect());
                 let group = |row: &RunRow| begun.partition_point(|start| *start <= row.created);

@@ -63,20 +63,21 @@ impl Store {
         let root = self.root.clone();
         let folder = |name: &str| RunFolder::new(root.runs().join(name));
         // With many runs most of the time goes into asking the system for sizes.
-        let looked = self.each(&self.read(parts)?, |store, part| {
+        let looked = self.in_parts(&self.read(parts)?, |store, part| {
             let known = store.read(|index| Known::all(index, part))?;
             let look = |(name, known): (String, Known)| (known.is_behind(&folder(&name)), name);
-            Ok(known.into_iter().map(look).collect::<Vec<_>>())
+            Ok(known.into_iter().map(look).collect())
         })?;
         let mut new: HashSet<&str> = names.iter().map(String::as_str).collect();
         let (mut behind, mut gone) = (Vec::new(), Vec::new());
-        for (is_behind, name) in looked.into_iter().flatten() {
+        for (is_behind, name) in looked {
             match new.remove(name.as_str()) {
                 true if is_behind => behind.push(folder(&name)),
                 true => {}
                 false => gone.push(folder(&name)),
             }
         }
+        gone.retain(|folder| !folder.path().is_dir()); // others are as new as to have come after the folders were listed
         let new = names.iter().filter(|name| new.contains(name.as_str())).map(|name| folder(name));
         // Why a config cannot be read is to be said.
         behind.extend(new.filter(|folder| folder.config().try_exists().unwrap_or(true)));
