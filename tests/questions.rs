@@ -59,7 +59,7 @@ fn lists_are_filtered_by_settings_and_by_what_came_out() {
     let mine = json_of(&["ls", "--filter", "\"mine\" in tags"]);
     assert_eq!((settings(&mine, "model.layers"), mine[0]["tags"].clone()), (vec![json!(1), json!(1)], json!(["mine"])));
     let (code, out, err) = exp(&["ls", "--filter", "imported"]);
-    assert_eq!((code, out.as_str(), err.as_str()), (Some(0), "", "no run is so\n"));
+    assert_eq!((code, out.as_str(), err.as_str()), (Some(0), "", "there is no such run\n"));
     for (condition, why) in [
         ("layers === 2", "a value is missing before `=`"),
         ("layrs > 1", "did you mean `layers`?"),

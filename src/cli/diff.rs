@@ -71,6 +71,7 @@ fn part(name: &str, lines: &[Line], a: &str, b: &str) -> String {
         value => format::short(&format::value(value), 60),
     };
     let change = |[a, b]: &[Value; 2]| match (a.as_f64(), b.as_f64()) {
+        (Some(a), Some(b)) if a != 0.0 && (b / a).abs() >= 100.0 => format!("× {:.3e}", b / a),
         (Some(a), Some(b)) if a != 0.0 => format!("{:+.2} %", 100.0 * (b - a) / a),
         _ => "–".into(),
     };

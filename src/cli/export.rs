@@ -75,7 +75,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
         let mut rows = chosen(&store, &names)?;
         rows.retain(|row| filter.as_ref().is_none_or(|f| f.holds(&|index| Columns::value(index, row))));
         if rows.is_empty() {
-            return Err(Error::new(Exit::Usage, "choosing what to export", "no run is so"));
+            return Err(Error::new(Exit::Usage, "choosing what to export", "there is no such run"));
         }
         Ok((rows.len(), export::write(&store, &rows, format, &to, args.force)?))
     })?;

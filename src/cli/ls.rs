@@ -64,7 +64,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
                 false => chosen(&args.columns, &shown_columns, &rows),
             });
         }
-        Some(_) if !is_empty => ui::note("no run is so"),
+        Some(_) if !is_empty => ui::note("there is no such run"),
         _ => ui::note(&no_runs_yet(root)),
     }
     Ok(Exit::Done)

@@ -1,7 +1,7 @@
 //! `exp rm RUN|EXPERIMENT…`: takes runs away, and experiments with the runs that are no other's. Says first what will go
 //! and what stays, and asks.
 
-use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
+use std::{cmp::Reverse, collections::BTreeSet, fs, path::PathBuf, time::Duration};
 
 use serde_json::json;
 
@@ -60,7 +60,7 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let going = loop {
         let going = Going::find(&store, root, &args.what, condition.as_ref())?;
         if going.runs.is_empty() && going.experiments.is_empty() {
-            ui::note("no run is so");
+            ui::note("there is no such run");
             return Ok(Exit::Done);
         }
         going.check(&store, root)?;
@@ -111,7 +111,11 @@ pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     }
     let shown_in = gone.shown_in();
     if !shown_in.is_empty() {
-        ui::note(&format!("the report of {} still shows them, until `exp report` draws it again", shown_in.join(", ")));
+        let what = if gone.runs.len() == 1 { "it" } else { "them" };
+        ui::note(&format!(
+            "the report of {} still shows {what}, until `exp report` draws it again",
+            shown_in.join(", ")
+        ));
     }
     removed.map(|()| Exit::Done)
 }
@@ -198,7 +202,9 @@ impl Going {
             }
         }
         let (mut runs, mut staying) = (Vec::new(), Vec::new());
-        for row in store.runs(None)? {
+        let mut rows = store.runs(None)?;
+        rows.sort_by_key(|row| Reverse(row.created));
+        for row in rows {
             let is_so = condition.is_some_and(|c| c.holds(&|index| Columns::value(index, &row)));
             let (mut of_these, mut of_others) = (row.experiments.clone(), row.experiments.clone());
             of_these.retain(|name| experiments.contains(name));
@@ -304,21 +310,25 @@ impl Going {
             return Ok(String::new());
         }
         let digits = store.shortest(&self.ids())?;
+        let are_tagged = self.runs.iter().any(|(row, _)| !row.tags.is_empty());
         let row = |(row, bytes): &(RunRow, u64)| {
-            vec![
+            let mut cells = vec![
                 row.id.to_string()[..digits].to_owned(),
                 row.experiments.join(", "),
                 row.state.word().to_owned(),
                 format!("{}/{}", row.step, row.config.train.steps),
                 format::bytes(*bytes),
-            ]
+            ];
+            cells.extend(are_tagged.then(|| format::short(&row.tags.join(", "), 48)));
+            cells
         };
         let mut rows: Vec<Vec<String>> = self.runs.iter().take(LISTED).map(row).collect();
         if let Some(more) = self.runs.len().checked_sub(LISTED).filter(|more| *more > 0) {
             let bytes = self.runs[LISTED..].iter().map(|(_, bytes)| bytes).sum();
             rows.push(vec![format!("{more} more"), String::new(), String::new(), String::new(), format::bytes(bytes)]);
         }
-        let columns = [words("run"), words("experiments"), words("state"), numbers("step"), numbers("size")];
+        let mut columns = vec![words("run"), words("experiments"), words("state"), numbers("step"), numbers("size")];
+        columns.extend(are_tagged.then(|| words("tags")));
         Ok(table::render(&columns, &rows))
     }
 

@@ -169,8 +169,11 @@ fn leaving(store: &Store, experiment: &str, members: &[RunId]) -> Result<Option<
     let running: Vec<_> = rows.iter().filter(|row| matches!(row.state, RunState::Running { .. })).collect();
     let running: Vec<_> = running.iter().map(|row| format!("`exp cancel {}`", row.id.short())).collect();
     Ok((!rows.is_empty()).then(|| {
-        let runs = format::plural(rows.len(), "run");
-        let note = format!("{runs} of its last spec are not in this one and leave its report; `exp ls` lists them");
+        let (are, leave) = if rows.len() == 1 { ("is", "leaves") } else { ("are", "leave") };
+        let note = format!(
+            "{} of its last spec {are} not in this one and {leave} its report; `exp ls` without a name lists all runs",
+            format::plural(rows.len(), "run")
+        );
         match &running[..] {
             [] => note,
             some => format!("{note}; those still being trained stop by {}", some.join(", ")),

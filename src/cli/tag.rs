@@ -105,10 +105,10 @@ fn chosen(store: &Store, run: Option<&str>, condition: Option<&Expr>) -> Result<
 fn outcome(tag: &str, runs: &[RunId], changed: usize, change: Change) -> String {
     let same = runs.len() - changed;
     match (runs, change) {
-        ([], _) => "no run is so".into(),
+        ([], _) => "there is no such run".into(),
         ([run], Change::Add) if changed == 1 => format!("run {} is tagged {tag}", run.short()),
         ([run], Change::Add) => format!("run {} has the tag {tag} already", run.short()),
-        ([run], Change::Remove) if changed == 1 => format!("run {} has no longer the tag {tag}", run.short()),
+        ([run], Change::Remove) if changed == 1 => format!("run {} no longer has the tag {tag}", run.short()),
         ([run], Change::Remove) => format!("run {} does not have the tag {tag}", run.short()),
         (_, Change::Add) => format!("{tag}: {} tagged, {same} had it already", plural(changed, "run")),
         (_, Change::Remove) => format!("{tag}: taken from {}, {same} did not have it", plural(changed, "run")),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     curves::Curves,
-    frame::{Frame, LeftOut, Run, Setting, Unit},
+    frame::{Frame, LeftOut, PRESET, Run, Setting, Unit},
     insights,
     markdown::escaped,
     names::{self, setting},
@@ -57,11 +57,50 @@ pub fn text(frame: &Frame) -> String {
 
 /// How many runs there are and how they ended.
 fn census(frame: &Frame) -> String {
-    let ended = endings(frame) + &shared(frame);
+    let ended = endings(frame) + &shared(frame) + &unlike(frame);
     match frame.absent {
         0 => ended,
         1 => format!("{ended} One more point of the spec has not been run."),
         n => format!("{ended} {n} more points of the spec have not been run."),
+    }
+}
+
+/// What differs between experiments that are compared, other than what either varies; empty where nothing does.
+fn unlike(frame: &Frame) -> String {
+    const MOST: usize = 8;
+    let names: BTreeSet<&str> = frame.runs.iter().filter_map(|run| run.experiment.as_deref()).collect();
+    if names.len() < 2 {
+        return String::new();
+    }
+    // The value of a leaf that all runs of an experiment share.
+    let shared = |name: &str, path: &str| {
+        let own = frame.runs.iter().filter(|run| run.experiment.as_deref() == Some(name));
+        let values: BTreeSet<String> = own.filter_map(|run| run.leaves.get(path)).map(value).collect();
+        if values.len() == 1 { values.into_iter().next() } else { None }
+    };
+    let differs = |path: &&str| {
+        let values: Option<BTreeSet<String>> = names.iter().map(|name| shared(name, path)).collect();
+        values.is_some_and(|values| values.len() > 1)
+            && ["model.", "data.", "train.", "eval."].iter().any(|part| path.starts_with(part))
+    };
+    let paths = frame.runs.first().into_iter().flat_map(|run| run.leaves.keys()).map(String::as_str);
+    let is_told = |path: &&str| *path == PRESET || frame.axes.iter().any(|axis| axis.path == *path);
+    let found: Vec<&str> = paths.filter(|path| !is_told(path)).filter(differs).collect();
+    let told = found.iter().take(MOST).map(|path| {
+        let values = names.iter().filter_map(|name| Some(format!("{} in {name}", shared(name, path)?)));
+        format!("{path} ({})", escaped(&values.collect::<Vec<_>>().join(", ")))
+    });
+    let more = found.len().saturating_sub(MOST);
+    let told = listed(told.chain((more > 0).then(|| format!("{more} more settings"))));
+    let texts: BTreeSet<&str> =
+        frame.runs.iter().filter_map(|run| run.row.ready.as_ref()).map(|ready| ready.corpus_hash.as_str()).collect();
+    let differing =
+        if found.is_empty() { String::new() } else { format!(" The experiments differ in {told} besides.") };
+    match texts.len() > 1 {
+        true => {
+            format!("{differing} **They were evaluated on different corpora: the loss on one says little of another.**")
+        }
+        false => differing,
     }
 }
 

@@ -22,7 +22,7 @@ const SEED: &str = "train.seed";
 pub const EXPERIMENT: &str = "experiment";
 
 /// A name for other leaves: no axis unless the spec makes it one, since a run has the name that it was begun under.
-const PRESET: &str = "model.preset";
+pub const PRESET: &str = "model.preset";
 
 /// An experiment with the rows of its runs.
 #[derive(Clone, Debug)]

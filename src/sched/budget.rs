@@ -42,7 +42,7 @@ pub fn share_out(sweep: &Sweep, runs: &mut [PlannedRun], members: usize) -> Resu
                 0,
                 LEAF,
                 why,
-                Some(&format!("allow at least {least}, or leave `max_bytes` out")),
+                Some(&format!("allow {}, or leave `max_bytes` out", enough(least))),
             ));
         }
         run.checkpoint_bytes = Some(part(most, size, all));
@@ -63,6 +63,12 @@ pub fn part_of(root: &Root, store: &Store, row: &RunRow, frozen: &FrozenRun) -> 
         all += size(&FrozenRun::read(&root.run(&other.id).config())?);
     }
     Ok(Some(part(most, size(frozen), all)))
+}
+
+/// A round number that is enough, though a checkpoint holds the limit as well and grows with its digits.
+fn enough(least: u64) -> u64 {
+    let unit = 10u64.saturating_pow(least.checked_ilog10().unwrap_or(0).saturating_sub(1));
+    (least + least / 100).div_ceil(unit).saturating_mul(unit)
 }
 
 fn part(most: u64, own: u64, all: u64) -> u64 {

@@ -116,7 +116,9 @@ mod tests {
         let root = Root::new(dir.path());
         let store = Store::open(&root).unwrap();
         let insert = "INSERT INTO runs (run, id, created, config) VALUES (?1, ?1, 0, '')";
-        (1..=600).for_each(|run| drop(store.connection.execute(insert, [run]).unwrap()));
+        for run in 1..=600 {
+            store.connection.execute(insert, [run]).unwrap();
+        }
         let numbers = |store: &Store, part: &Part| {
             store.read(|index| {
                 let mut runs = index.prepare("SELECT run FROM runs WHERE run BETWEEN ?1 AND ?2 ORDER BY run")?;

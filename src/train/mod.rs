@@ -381,8 +381,14 @@ impl<'a> Trainer<'a> {
 /// `last finite: loss 3.21 and gradient norm 1.4 in step 170, validation loss 3.30 after step 150`: where a run that
 /// diverged last was well.
 fn last_finite(progress: &Progress) -> String {
-    let loss = |at: At| format!("loss {:.4}", at.loss);
-    let norm = |at: Norm| format!("gradient norm {:.4}", at.norm);
+    let loss = |at: At| match at.loss < 1e6 {
+        true => format!("loss {:.4}", at.loss),
+        false => format!("loss {:.2e}", at.loss),
+    };
+    let norm = |at: Norm| match at.norm < 1e6 {
+        true => format!("gradient norm {:.4}", at.norm),
+        false => format!("gradient norm {:.2e}", at.norm),
+    };
     let mut parts = match (progress.last_finite, progress.last_norm) {
         (Some(l), Some(n)) if l.step == n.step => vec![format!("{} and {} in step {}", loss(l), norm(n), l.step)],
         (l, n) => {

@@ -163,7 +163,8 @@ fn none_such(run: &RunFolder, frozen: &FrozenRun, which: Which) -> Error {
     match (which, &steps[..]) {
         (Which::Step(step), [_, ..]) => {
             let hint = format!(
-                "there are checkpoints after steps {}; how many are kept is for `checkpoint` in the spec to say",
+                "{} {}; how many are kept is for `checkpoint` in the spec to say",
+                if steps.len() == 1 { "there is a checkpoint after step" } else { "there are checkpoints after steps" },
                 steps.join(", ")
             );
             Error::new(Exit::Usage, doing, format!("it has no checkpoint after step {step}")).hint(hint)

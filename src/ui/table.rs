@@ -26,16 +26,34 @@ pub fn numbers(heading: impl Into<String>) -> Column {
 /// What stands between two columns.
 const GAP: usize = 3;
 
-/// The table as text, one line a row, ending in a newline. Lines are never wrapped: they are for `grep` and `cut` too.
+/// What is left at least of a last column that a terminal has no room for.
+const LEAST: usize = 16;
+
+/// The table as text, one line a row, ending in a newline. Lines are never wrapped: they are for `grep` and `cut` too. In a
+/// terminal that is too narrow, words of the last column are cut.
 pub fn render(columns: &[Column], rows: &[Vec<String>]) -> String {
+    within(columns, rows, super::columns())
+}
+
+fn within(columns: &[Column], rows: &[Vec<String>], most: Option<usize>) -> String {
     let heads: Vec<Cow<str>> = columns.iter().map(|column| on_one_line(&column.heading)).collect();
-    let rows: Vec<Vec<Cow<str>>> = rows.iter().map(|row| row.iter().map(|cell| on_one_line(cell)).collect()).collect();
+    let mut rows: Vec<Vec<Cow<str>>> =
+        rows.iter().map(|row| row.iter().map(|cell| on_one_line(cell)).collect()).collect();
     let widest = |(at, head): (usize, &Cow<str>)| {
         rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.width()).fold(head.width(), usize::max)
     };
-    let widths: Vec<usize> = heads.iter().enumerate().map(widest).collect();
+    let mut widths: Vec<usize> = heads.iter().enumerate().map(widest).collect();
+    let line = |widths: &[usize]| widths.iter().map(|width| width + GAP).sum::<usize>().saturating_sub(1);
+    let excess = most.map_or(0, |most| (line(&widths) + 1 - GAP.min(line(&widths))).saturating_sub(most));
+    if let (Some(last), Some(Column { numeric: false, .. })) = (widths.last_mut(), columns.last())
+        && excess > 0
+    {
+        *last = (*last).min(last.saturating_sub(excess).max(LEAST));
+        let at = columns.len() - 1;
+        rows.iter_mut().filter_map(|row| row.get_mut(at)).for_each(|cell| shorten(cell, *last));
+    }
 
-    let line = widths.iter().map(|width| width + GAP).sum::<usize>().saturating_sub(1);
+    let line = line(&widths);
     let mut text = String::with_capacity((line + 1) * (rows.len() + 2));
     push_row(&mut text, columns, &widths, &heads);
     text.extend((0..line).map(|_| '─'));
@@ -51,6 +69,21 @@ fn on_one_line(cell: &str) -> Cow<'_, str> {
     match visible(cell) {
         shown if shown.contains(['\n', '\t']) => Cow::Owned(shown.replace(['\n', '\t'], " ")),
         shown => shown,
+    }
+}
+
+/// Cuts a cell to a width.
+fn shorten(cell: &mut Cow<str>, width: usize) {
+    if cell.width() > width {
+        let mut kept = String::new();
+        for letter in cell.chars() {
+            kept.push(letter);
+            if kept.width() >= width {
+                kept.pop();
+                break;
+            }
+        }
+        *cell = Cow::Owned(kept.trim_end().to_owned() + "…");
     }
 }
 
@@ -80,6 +113,22 @@ mod tests {
         let rows = vec![vec!["a".to_owned(), "1.5".into()], vec!["longer".into(), "12.5".into()]];
         let text = render(&[words("run"), numbers("loss")], &rows);
         assert_eq!(text, "run      loss\n───────────────\na         1.5\nlonger   12.5\n");
+    }
+
+    #[test]
+    fn words_at_the_end_are_cut_where_a_terminal_has_no_room() {
+        let why = "failed: the loss of step 16 is nan, 春春 and more of the same";
+        let rows = vec![vec!["a".to_owned(), why.into()], vec!["longer".into(), "done".into()]];
+        let columns = [words("run"), words("state")];
+        let text = within(&columns, &rows, Some(40));
+        assert!(text.lines().skip(2).all(|line| line.width() <= 40), "{text}");
+        assert!(text.contains("a        failed: the loss of step 16 is…\nlonger   done\n"), "{text}");
+        let narrow = within(&columns, &rows, Some(5));
+        assert!(narrow.contains("a        failed: the los…\nlonger   done\n"), "{narrow}");
+        for roomy in [None, Some(1000)] {
+            assert!(within(&columns, &rows, roomy).contains(&format!("a        {why}\n")));
+        }
+        assert!(within(&[words("run"), numbers("n")], &rows, Some(5)).contains(why), "numbers are never cut");
     }
 
     #[test]

@@ -235,5 +235,5 @@ fn runs_are_chosen_by_names_and_a_condition_each_once() {
     assert_eq!(names(&["sweep", "--filter", "state == failed or train.lr < 1e-4"], "b"), [id(0), id(1)]);
     let nothing = lab.exp(&["export", "sweep", "--format", "csv", "--filter", "step > 9", "c"]).output().unwrap();
     let (code, said) = lab::answer(nothing);
-    assert!(code == Some(2) && said.contains("no run is so") && !Path::new("c").exists(), "{said}");
+    assert!(code == Some(2) && said.contains("there is no such run") && !Path::new("c").exists(), "{said}");
 }

@@ -106,7 +106,7 @@ fn runs_are_removed_by_a_condition_and_names_must_be_clear() {
     home.says(&["tag", &ids[0], "bad"]);
     home.says(&["rm", "--where", "\"bad\" in tags", "--yes"]);
     assert_eq!(home.ids(), ids[1..]);
-    assert!(home.says(&["rm", "--where", "state == failed", "--yes"]).contains("no run is so"));
+    assert!(home.says(&["rm", "--where", "state == failed", "--yes"]).contains("there is no such run"));
     let (code, _, err) = home.exp(&["rm", "tinny", "--yes"]);
     assert!(code == Some(2) && err.contains("looking for"), "{err}");
     let (code, _, err) = home.exp(&["rm", "", "--yes"]);

@@ -52,9 +52,7 @@ impl End {
                 let says = |words: &[&str]| words.iter().any(|w| why.contains(w));
                 match () {
                     () if says(&["memory", "oom", "allocat"]) => Self::OutOfMemory,
-                    () if says(&["loss is nan", "loss is inf", "loss is -inf", "not finite", "no finite"]) => {
-                        Self::NotFinite
-                    }
+                    () if says(&[" is nan", " is inf", " is -inf", "not finite", "no finite"]) => Self::NotFinite,
                     () => Self::Failed,
                 }
             }

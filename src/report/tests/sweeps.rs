@@ -223,4 +223,19 @@ fn experiments_that_are_compared_are_an_axis() {
     let told = super::super::findings::text(&frame);
     assert!(told.contains("Of these 9 are the same as of another experiment"), "{told}");
     assert!(!super::super::findings::text(&depths()).contains("another experiment"));
+    assert!(!told.contains("besides") && !told.contains("different corpora"), "{told}");
+
+    // Another corpus and another learning rate, of which nothing is an axis.
+    let elsewhere = |mut run: super::super::frame::Run| {
+        run.row.config.train.lr = 0.25;
+        run.row.config.data.corpus_chars = 777;
+        run.row.ready.as_mut().unwrap().corpus_hash = "c1".into();
+        run
+    };
+    let runs = named(depths(), "before").into_iter().chain(named(depths(), "after").into_iter().map(elsewhere));
+    let told =
+        findings::text(&Frame::new("before and after", &["model.layers".into(), EXPERIMENT.into()], runs.collect()));
+    assert!(told.contains("data.corpus_chars (777 in after, 1,200,000 in before)"), "{told}");
+    assert!(told.contains("train.lr (0.25 in after, 1e-3 in before)") && told.contains("different corpora"), "{told}");
+    assert!(!told.contains("model.layers (") && !told.contains("train.seed ("), "{told}");
 }

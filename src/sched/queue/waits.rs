@@ -104,8 +104,8 @@ fn sentence(run: RunId, bytes: u64, device: &str, refusal: &Refusal) -> String {
     let runs = match (&named[..], refusal.runs.len()) {
         ([], _) => None,
         ([one], _) => Some(format!("{one} of another sweep is there")),
-        ([.., last], 2) => Some(format!("{} and {last} of other sweeps are there", named[0])),
-        (_, n) => Some(format!("{} and {} more of other sweeps are there", named.join(", "), n - named.len())),
+        ([.., last], 2) => Some(format!("{} and {last}, not of this sweep, are there", named[0])),
+        (_, n) => Some(format!("{} and {} more, not of this sweep, are there", named.join(", "), n - named.len())),
     };
     let programs = (refusal.lack == Lack::Memory && refusal.others > 0)
         .then(|| format!("other programs hold {}", gigabytes(refusal.others)));

@@ -67,9 +67,9 @@ fn after_some_seconds_it_is_told_who_is_waited_for_and_again_only_when_that_is_a
         texts,
         [
             format!("{waits}, and 2.0 GB are free; {seven} of another sweep is there"),
-            format!("{waits}, and 0.0 GB are free; {seven} and {eight} of other sweeps are there"),
+            format!("{waits}, and 0.0 GB are free; {seven} and {eight}, not of this sweep, are there"),
             format!(
-                "{waits}, and 0.0 GB are free; {seven}, {eight} and 2 more of other sweeps are there, \
+                "{waits}, and 0.0 GB are free; {seven}, {eight} and 2 more, not of this sweep, are there, \
                  and other programs hold 3.0 GB"
             ),
         ]
