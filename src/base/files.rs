@@ -183,15 +183,29 @@ fn listed(folder: &Path, is_wanted: impl Fn(&DirEntry) -> bool) -> Result<Vec<Os
     }
 }
 
+/// Whether the disk that holds a file has no room left for who is not its administrator; no, where that cannot be told.
+pub fn is_full(path: &Path) -> bool {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    rustix::fs::statvfs(folder).is_ok_and(|disk| disk.f_bavail == 0)
+}
+
 /// Reads a whole file.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).doing(Exit::Store, || format!("reading {}", path.display()))
 }
 
+/// Opens a file to read it. What stands in its place and is none is refused: a pipe would wait for somebody who writes.
+pub fn open(path: &Path) -> std::io::Result<File> {
+    match path.metadata()?.is_file() {
+        true => File::open(path),
+        false => Err(std::io::Error::other("it is no regular file")),
+    }
+}
+
 /// blake3 of a file, in hex.
 pub fn hash(path: &Path) -> Result<String> {
     let mut hasher = blake3::Hasher::new();
-    let read = File::open(path).and_then(|file| hasher.update_reader(file).map(drop));
+    let read = open(path).and_then(|file| hasher.update_reader(file).map(drop));
     read.doing(Exit::Store, || format!("reading {}", path.display()))?;
     Ok(hasher.finalize().to_hex().to_string())
 }

@@ -29,7 +29,9 @@ pub fn each<T: Sync, U: Send>(items: &[T], make: impl Fn(&T) -> U + Sync) -> Vec
         made
     };
     let mut made: Vec<(usize, U)> = thread::scope(|scope| {
-        let others: Vec<_> = (1..cores().min(items.len())).map(|_| scope.spawn(work)).collect();
+        // Where no thread is to be had, it takes longer.
+        let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
+        let others: Vec<_> = (1..cores().min(items.len())).map_while(spawn).collect();
         let own = work();
         let others = others.into_iter().flat_map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
         own.into_iter().chain(others).collect()

@@ -190,14 +190,18 @@ fn current_store(root: &Root) -> Result<Option<Store>> {
 
 /// The same, waiting at most so long for another process that writes the index.
 fn store_within(root: &Root, patience: Duration) -> Result<Option<Store>> {
-    let mut store = match Store::open_existing(root)? {
-        Some(store) => store,
-        None if root.experiments().exists() => Store::open(root)?,
-        None => return Ok(None),
-    };
+    let Some(mut store) = existing_store(root)? else { return Ok(None) };
     refresh(&mut store, patience)?;
     say_damage(&store)?;
     Ok(Some(store))
+}
+
+/// The index as it is; `None` where nothing was ever run.
+fn existing_store(root: &Root) -> Result<Option<Store>> {
+    match Store::open_existing(root)? {
+        None if root.experiments().exists() => Store::open(root).map(Some),
+        store => Ok(store),
+    }
 }
 
 /// How long a command that only looks waits for another process that writes the index.

@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeSet, fs, path::PathBuf, time::Duration
 
 use serde_json::json;
 
-use super::{columns::Columns, needed_store, refresh, run::shown};
+use super::{columns::Columns, existing_store, nothing_yet, refresh, run::shown, say_damage};
 use crate::{
     base::{Context, Error, Exit, Result, RunId, files, folders::Root, manifest::Manifest},
     event::RunState,
@@ -55,7 +55,15 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// Runs the command.
 pub fn run(root: &Root, args: &Args) -> Result<Exit> {
     let condition = args.condition.as_ref().map(|text| Expr::condition(text, &Columns)).transpose()?;
-    let mut store = needed_store(root)?;
+    let mut store = existing_store(root)?.ok_or_else(|| nothing_yet(root))?;
+    // What others have written since decides what nobody needs any more.
+    if !store.refresh(PATIENCE)? {
+        let why =
+            "another process keeps the index locked, perhaps since it was stopped: what it knows may be out of date";
+        return Err(Error::new(Exit::Store, "looking for what to remove", why)
+            .hint("let that process go on, or end it; nothing was removed"));
+    }
+    say_damage(&store)?;
     let mut agreed: Option<Going> = None;
     let going = loop {
         let going = Going::find(&store, root, &args.what, condition.as_ref())?;

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     base::{
-        Result, RunId, clock,
+        Result, RunId, clock, files,
         folders::{Root, RunFolder},
     },
     event::{CANCELLED, Note},
@@ -168,7 +168,8 @@ fn config(index: &Transaction, root: &Root, folder: &RunFolder) -> rusqlite::Res
     if !path.try_exists().unwrap_or(true) {
         return Ok(None);
     }
-    let frozen = FrozenRun::read(&path).map_err(|e| e.why).and_then(|frozen| {
+    let read = files::open(&path).map_err(|e| e.to_string()).and_then(|_| FrozenRun::read(&path).map_err(|e| e.why));
+    let frozen = read.and_then(|frozen| {
         if frozen.id.folder() == folder.name() {
             Ok(frozen)
         } else {

@@ -48,7 +48,7 @@ pub struct Lines {
 impl Lines {
     /// From the byte `offset` of a file on, where a line starts.
     pub fn open(path: &Path, offset: u64) -> io::Result<Self> {
-        let mut file = File::open(path)?;
+        let mut file = files::open(path)?;
         file.seek(SeekFrom::Start(offset))?;
         Ok(Self { reader: BufReader::with_capacity(1 << 16, file), line: Vec::new(), offset })
     }

@@ -43,8 +43,10 @@ pub mod tags;
 mod verify;
 
 use std::{
+    io::ErrorKind,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    thread::sleep,
     time::Duration,
 };
 
@@ -111,7 +113,7 @@ impl Store {
     pub fn open_unswept(root: &Root) -> Result<Self> {
         let lock = alone(root)?;
         if !root.database().exists() {
-            rebuild::Aside::new(root)?.put_in_place(&lock)?;
+            rebuild::put_whole_one_in_place(root, &lock)?;
         }
         Self::connect(root, root.database())
     }
@@ -136,9 +138,20 @@ impl Store {
     }
 
     fn connect_read_only(root: &Root, path: PathBuf) -> Result<Self> {
-        let store = Self::as_it_is(root, path, true, PATIENCE)?;
-        schema::check(&store.connection, schema::MIGRATIONS).map_err(|why| refused(&store.path, why))?;
-        Ok(store)
+        const TRIES: u32 = 10;
+        let connect = || -> Result<Self> {
+            let store = Self::as_it_is(root, path.clone(), true, PATIENCE)?;
+            schema::check(&store.connection, schema::MIGRATIONS).map_err(|why| refused(&store.path, why))?;
+            Ok(store)
+        };
+        for _ in 1..TRIES {
+            match connect() {
+                // Somebody who may write closed the index after we had seen its log.
+                Err(error) if error.io == Some(ErrorKind::ReadOnlyFilesystem) => sleep(Duration::from_millis(20)),
+                connected => return connected,
+            }
+        }
+        connect()
     }
 
     fn as_it_is(root: &Root, path: PathBuf, read_only: bool, patience: Duration) -> Result<Self> {
@@ -220,22 +233,27 @@ fn failed(doing: &str, path: &Path, error: rusqlite::Error) -> Error {
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             let hint = "an `exp` that was stopped while it wrote, or another program that has the index open, has to go on or end";
-            Error::new(Exit::Store, doing, "another process keeps it locked")
-                .io(std::io::ErrorKind::WouldBlock)
-                .hint(hint)
+            Error::new(Exit::Store, doing, "another process keeps it locked").io(ErrorKind::WouldBlock).hint(hint)
         }
-        Some(ErrorCode::DiskFull) => {
-            Error::new(Exit::Store, doing, "no space left on the device").io(std::io::ErrorKind::StorageFull)
+        // Where it cannot even make the files that it keeps beside the index, SQLite names no reason.
+        Some(code @ (ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen))
+            if code == ErrorCode::DiskFull || files::is_full(path) =>
+        {
+            Error::new(Exit::Store, doing, "no space left on the device")
+                .io(ErrorKind::StorageFull)
+                .hint("free some: all else of runs/ is whole")
         }
+        Some(ErrorCode::ReadOnly) => Error::new(Exit::Store, doing, error).io(ErrorKind::ReadOnlyFilesystem),
         _ => Error::new(Exit::Store, doing, error),
     }
 }
 
-/// Whether an error says that the file is not what was written: SQLite sees it in its own pages, we in what a column holds.
+/// Whether an error says that the file is not what was written: SQLite sees it in its own pages and in keys that do not fit
+/// together, we in what a column holds.
 fn is_damage(error: &rusqlite::Error) -> bool {
     use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
     let code = error.sqlite_error_code();
-    matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))
+    matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt | ErrorCode::ConstraintViolation))
         || matches!(
             error,
             FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..)

@@ -73,7 +73,7 @@ impl Store {
     }
 
     /// The runs of one experiment in the order of its grid, or all: those that became known last come first, and those that
-    /// became known together stay in the order in which they did, which is that of their grid.
+    /// became known together stay in the order of their grid, or of their ids once the index was made anew.
     ///
     /// # Errors
     /// As [`Store::experiment`] for an unknown one; [`Exit::Store`] where the index cannot be read.
@@ -96,7 +96,7 @@ impl Store {
                 // Not by SQLite, whose sorter writes the configs of many runs to the disk.
                 let begun = starts(rows.iter().map(|row| row.created).collect());
                 let group = |row: &RunRow| begun.partition_point(|start| *start <= row.created);
-                rows.sort_by_cached_key(|row| (Reverse(group(row)), row.created)); // each is moved but once: they are large
+                rows.sort_by_cached_key(|row| Reverse(group(row))); // each is moved but once: they are large
                 self.labelled(rows, None)
             }
         }

@@ -30,6 +30,14 @@ impl Store {
     }
 }
 
+/// Makes an index where there is none. Others wait for it: one that is not whole yet would tell them of some of the runs, as
+/// if there were no more.
+pub fn put_whole_one_in_place(root: &Root, lock: &Lock) -> Result<()> {
+    let mut aside = Aside::new(root)?;
+    aside.store.sync()?;
+    aside.put_in_place(lock)
+}
+
 /// An index in a folder of its own under `runs/`, which goes away with it.
 pub struct Aside {
     folder: TempDir,

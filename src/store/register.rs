@@ -67,9 +67,16 @@ fn freeze_all(root: &Root, runs: &[FrozenRun]) -> Result<()> {
     const WRITERS: usize = 16;
     let some = runs.len().div_ceil(WRITERS).max(1);
     thread::scope(|scope| {
-        let writers = runs.chunks(some).map(|some| scope.spawn(|| some.iter().try_for_each(|run| freeze(root, run))));
+        let write = |some: &[FrozenRun]| some.iter().try_for_each(|run| freeze(root, run));
+        let writers = runs.chunks(some).map(|some| {
+            // Where no thread is to be had, this one does it.
+            thread::Builder::new().spawn_scoped(scope, move || write(some)).map_err(|_| write(some))
+        });
         let writers: Vec<_> = writers.collect(); // all are at work before we wait for the first
-        writers.into_iter().try_for_each(|writer| writer.join().unwrap_or_else(|panic| resume_unwind(panic)))
+        writers.into_iter().try_for_each(|writer| match writer {
+            Ok(writer) => writer.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(written) => written,
+        })
     })
 }
 

@@ -246,10 +246,11 @@ impl Store {
             }
             return None;
         }
-        let there = match FrozenRun::read(&path) {
+        let read = files::open(&path).map_err(|e| e.to_string());
+        let there = match read.and_then(|_| FrozenRun::read(&path).map_err(|e| e.why)) {
             Ok(there) => there,
-            Err(error) => {
-                found.fault(relative, What::Damaged, error.why, COPY);
+            Err(why) => {
+                found.fault(relative, What::Damaged, why, COPY);
                 return None;
             }
         };

@@ -12,6 +12,7 @@ use std::{
 
 use exp::{
     base::{files::Lock, lease::Lease, machine::Identity},
+    event::Note,
     store::running::{self, Running},
 };
 use serde_json::{Value, json};
@@ -39,7 +40,7 @@ fn a_run_is_removed_once_somebody_says_so_and_is_trained_again_when_it_is_wanted
     assert_eq!(all_below(home.path()).len(), before.0, "nothing was removed");
 
     let said = home.says(&["rm", &ids[1], "--yes"]);
-    assert!(said.contains("removed the run") && said.contains("the report of tiny still shows them"), "{said}");
+    assert!(said.contains("removed the run") && said.contains("the report of tiny still shows it"), "{said}");
     assert!(!folder.path().exists() && !in_runs(&home).iter().any(|name| name.starts_with('.')));
     assert_eq!(home.ids(), [ids[0].clone(), ids[2].clone()]);
     home.says(&["report", "tiny"]);
@@ -113,6 +114,30 @@ fn runs_are_removed_by_a_condition_and_names_must_be_clear() {
     assert!(code == Some(2) && err.contains("an empty name names nothing"), "{err}");
     let (code, _, err) = home.exp(&["rm", "--yes"]);
     assert!(code == Some(2) && err.contains("RUN|EXPERIMENT"), "{err}");
+}
+
+/// What it does not know yet may be what a run is needed for.
+#[test]
+fn nothing_is_removed_by_an_index_that_cannot_be_brought_up_to_date() {
+    let home = Home::new();
+    let ids = home.ids();
+    let folder = home.lab.root.run(&ids[0].parse().unwrap());
+    let note = serde_json::to_string(&Note::Tagged { at: 1, tag: "keep".into() }).unwrap();
+    fs::File::options()
+        .create(true)
+        .append(true)
+        .open(folder.journal())
+        .unwrap()
+        .write_all(format!("{note}\n").as_bytes())
+        .unwrap();
+    let rude = rusqlite::Connection::open(home.lab.root.database()).unwrap();
+    rude.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (code, _, err) = home.exp(&["rm", "--where", "not \"keep\" in tags", "--yes"]);
+    assert!(code == Some(5) && err.contains("locked") && err.contains("nothing was removed"), "{err}");
+    rude.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(home.ids(), ids);
+    home.says(&["rm", "--where", "not \"keep\" in tags", "--yes"]);
+    assert_eq!(home.ids(), ids[..1]);
 }
 
 #[test]

@@ -319,3 +319,23 @@ fn a_newer_index_is_refused_with_both_versions() {
     }
     assert_eq!(fs::read(home.root.database()).unwrap(), before);
 }
+
+/// To read a pipe is to wait for somebody who writes.
+#[test]
+fn a_pipe_in_place_of_a_file_is_damage_and_nobody_waits_for_it() {
+    let (home, store, ids) = Home::with_runs(3);
+    drop(store);
+    home.append(&ids[1], 1, &[started(1)]);
+    let folder = |at: usize| home.root.run(&ids[at]);
+    let pipes = [folder(0).config(), folder(1).events(1), folder(2).journal()];
+    for pipe in &pipes {
+        let _ = fs::remove_file(pipe);
+        assert!(std::process::Command::new("mkfifo").arg(pipe).status().unwrap().success());
+    }
+    let store = Store::rebuild(&home.root).unwrap();
+    let damaged: Vec<_> = store.damage().unwrap().into_iter().map(|damage| (damage.file, damage.why)).collect();
+    // A pipe is never longer than what was read of it: what it would say of a run is not there.
+    let config = (home.root.relative(&pipes[0]), "it is no regular file".to_owned());
+    assert!(damaged.contains(&config), "{damaged:?}");
+    assert_eq!(store.runs(None).unwrap().len(), 2);
+}

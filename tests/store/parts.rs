@@ -84,3 +84,14 @@ fn an_index_that_was_replaced_is_not_mixed_with_the_new_one() {
     assert_eq!(rebuilt.runs(None).unwrap().len(), ids.len() - 300);
     assert_eq!(store.runs(None).unwrap().len(), ids.len(), "its own index has them all");
 }
+
+#[test]
+fn an_index_that_is_made_is_whole_before_anybody_sees_it() {
+    let (home, store, ids) = Home::with_runs(RUNS);
+    home.append(&ids[400], 1, &[started(1), ready(0)]);
+    drop(store);
+    fs::remove_file(home.root.database()).unwrap();
+    let store = Store::open(&home.root).unwrap();
+    let rows = store.runs(Some("sweep")).unwrap(); // nothing was brought up to date
+    assert_eq!((rows.len(), rows[400].attempts), (ids.len(), 1));
+}
