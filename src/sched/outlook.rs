@@ -59,7 +59,7 @@ impl Outlook {
         let mut speeds = Speeds::of(store)?;
         let mut runs = Vec::new();
         // Seconds of one core, and of one GPU.
-        let (mut on, mut is_known, mut is_rough) = ([0.0; 2], true, false);
+        let (mut on, mut is_known, mut is_rough) = ([Vec::new(), Vec::new()], true, false);
         for run in &plan.runs {
             let time = speeds.time(run)?;
             runs.push(Takes {
@@ -68,15 +68,17 @@ impl Outlook {
             });
             match time {
                 Some(time) => {
-                    on[usize::from(kind(&run.frozen.config.run.device) != "cpu")] += time.seconds;
+                    on[usize::from(kind(&run.frozen.config.run.device) != "cpu")].push(time.seconds);
                     is_rough |= time.is_rough;
                 }
                 None => is_known = false,
             }
         }
-        let gpus =
-            if on[1] > 0.0 { device::list().iter().filter(|d| kind(&d.name) != "cpu").count().max(1) } else { 1 };
-        let seconds = (on[0] / device::cores().max(1) as f64).max(on[1] / gpus as f64);
+        let gpus = if on[1].is_empty() { 1 } else { device::list().iter().filter(|d| kind(&d.name) != "cpu").count() };
+        // Cores that there are no runs for are shared out among those that there are.
+        let per_run = (device::cores() / on[0].len().max(1)).max(1);
+        let on_cores = until_the_last(&on[0], device::cores() / per_run) / per_run as f64;
+        let seconds = on_cores.max(until_the_last(&on[1], gpus));
         Ok(Self {
             memory: plan.runs.iter().map(|run| run.cost.bytes).max().unwrap_or(0),
             disk: runs.iter().map(|run| run.disk).sum(),
@@ -84,6 +86,17 @@ impl Outlook {
             runs,
         })
     }
+}
+
+/// Seconds until all are done of which one after the other begins as a place becomes free.
+fn until_the_last(seconds: &[f64], places: usize) -> f64 {
+    let mut free_at: Vec<f64> = vec![0.0; places.max(1)];
+    for seconds in seconds {
+        if let Some(next) = free_at.iter_mut().min_by(|a, b| a.total_cmp(b)) {
+            *next += seconds;
+        }
+    }
+    free_at.into_iter().fold(0.0, f64::max)
 }
 
 /// Whether a run is still to be done: as things stand, where it pauses.
@@ -198,6 +211,14 @@ fn shape(config: &RunConfig) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_is_not_split_among_places() {
+        assert_eq!(until_the_last(&[], 2), 0.0);
+        assert_eq!(until_the_last(&[3.0, 3.0, 3.0], 2), 6.0);
+        assert_eq!(until_the_last(&[1.0, 5.0, 1.0, 1.0], 2), 5.0);
+        assert_eq!(until_the_last(&[2.0, 2.0], 0), 4.0, "a GPU that is not here");
+    }
 
     #[test]
     fn as_many_checkpoints_are_kept_as_are_written() {
