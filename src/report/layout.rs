@@ -177,12 +177,13 @@ fn field_height(rows: usize, columns: usize, used: f64) -> f64 {
     ((whole - used) / rows as f64 - feet).max(least)
 }
 
-/// What the legend of a panel explains; nothing where there is but one thing.
+/// What the legend of a panel explains; nothing where there is but one thing, unless that is a level, which nothing else
+/// names.
 fn entries(panel: &Panel) -> Vec<Entry<'_>> {
     let series = panel.series.iter().filter(|s| !s.label.is_empty()).map(Entry::Series);
     let maps = panel.swatches.iter().map(Entry::Swatch).chain(panel.ramp.as_deref().map(Entry::Ramp));
     let all: Vec<_> = series.chain(panel.references.iter().map(Entry::Reference)).chain(maps).collect();
-    if all.len() > 1 || panel.ramp.is_some() { all } else { Vec::new() }
+    if all.len() > 1 || panel.ramp.is_some() || !panel.references.is_empty() { all } else { Vec::new() }
 }
 
 /// Whether one legend serves all panels.

@@ -56,7 +56,7 @@ fn within(columns: &[Column], rows: &[Vec<String>], most: Option<usize>) -> Stri
     let line = line(&widths);
     let mut text = String::with_capacity((line + 1) * (rows.len() + 2));
     push_row(&mut text, columns, &widths, &heads);
-    text.extend((0..line).map(|_| '─'));
+    text.extend((0..most.unwrap_or(line).min(line)).map(|_| '─'));
     text.push('\n');
     for row in &rows {
         push_row(&mut text, columns, &widths, row);
@@ -121,7 +121,7 @@ mod tests {
         let rows = vec![vec!["a".to_owned(), why.into()], vec!["longer".into(), "done".into()]];
         let columns = [words("run"), words("state")];
         let text = within(&columns, &rows, Some(40));
-        assert!(text.lines().skip(2).all(|line| line.width() <= 40), "{text}");
+        assert!(text.lines().all(|line| line.width() <= 40), "{text}");
         assert!(text.contains("a        failed: the loss of step 16 is…\nlonger   done\n"), "{text}");
         let narrow = within(&columns, &rows, Some(5));
         assert!(narrow.contains("a        failed: the los…\nlonger   done\n"), "{narrow}");

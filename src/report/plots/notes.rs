@@ -53,9 +53,10 @@ pub fn no_result(frame: &Frame) -> (usize, String) {
     (total, parts.join(", "))
 }
 
-/// The first line of a reason, without a full stop, in bounds.
+/// The first clause of a reason, without a full stop, in bounds.
 fn shortened(why: &str) -> String {
-    let line = why.lines().next().unwrap_or_default().trim().trim_end_matches('.');
+    let line = why.lines().next().unwrap_or_default().split("; ").next().unwrap_or_default();
+    let line = line.trim().trim_end_matches('.');
     if line.chars().count() <= MAX_LETTERS {
         line.to_owned()
     } else {
