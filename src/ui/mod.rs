@@ -95,13 +95,6 @@ fn paint(colour: Colour, word: &str, rest: &str) -> String {
     if is_fancy() { format!("\x1b[1;{code}m{word}\x1b[0m{rest}") } else { format!("{word}{rest}") }
 }
 
-/// Columns of the terminal that results go to; `None` where they go elsewhere.
-pub fn columns() -> Option<usize> {
-    let is_shown = std::io::stdout().is_terminal();
-    let (columns, _) = is_shown.then(|| ratatui::crossterm::terminal::size().ok()).flatten()?;
-    Some(usize::from(columns)).filter(|columns| *columns > 0)
-}
-
 /// Whether bars and colour may be shown on standard error.
 pub fn is_fancy() -> bool {
     std::io::stderr().is_terminal() && has_colour()

@@ -32,7 +32,7 @@ const LEAST: usize = 16;
 /// The table as text, one line a row, ending in a newline. Lines are never wrapped: they are for `grep` and `cut` too. In a
 /// terminal that is too narrow, words of the last column are cut.
 pub fn render(columns: &[Column], rows: &[Vec<String>]) -> String {
-    within(columns, rows, super::columns())
+    within(columns, rows, super::watch::columns())
 }
 
 fn within(columns: &[Column], rows: &[Vec<String>], most: Option<usize>) -> String {

@@ -19,5 +19,5 @@ mod view;
 
 pub use draw::plain;
 pub use scene::{Detail, Device, Group, Run, Scene};
-pub use terminal::{live, said_instead, yield_terminal};
+pub use terminal::{columns, live, said_instead, yield_terminal};
 pub use view::{Look, News, Order};

@@ -22,7 +22,7 @@ use ratatui::{
         cursor::{Hide, Show},
         event::{self, Event, KeyEventKind},
         execute,
-        terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
+        terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size},
     },
 };
 use rustix::{
@@ -44,6 +44,12 @@ use crate::base::{Context, Error, Exit, Result, machine};
 
 /// How long to wait for a key before looking whether there are news or signals.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Columns of the terminal that results go to; `None` where they go elsewhere.
+pub fn columns() -> Option<usize> {
+    let (columns, _) = stdout().is_terminal().then(|| size().ok()).flatten()?;
+    Some(usize::from(columns)).filter(|columns| *columns > 0)
+}
 
 /// Whether the view has the terminal.
 static IS_LIVE: AtomicBool = AtomicBool::new(false);
