@@ -151,6 +151,13 @@ fn what_could_not_keep_a_checkpoint_each_is_refused_before_it_begins() {
         "{said}"
     );
     assert!(lab.folders().is_empty());
+
+    // What the hint allows is enough.
+    let allowed = said.split("hint: allow ").nth(1).and_then(|rest| rest.split(',').next()).expect(&said);
+    let spec = dir.path().join("allowed.yaml");
+    fs::write(&spec, format!("{SPEC}checkpoint: {{max_bytes: {allowed}}}\nseeds: 5\n")).unwrap();
+    let (code, _, said) = lab.answers(&["plan", spec.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{said}");
 }
 
 #[test]

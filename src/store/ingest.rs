@@ -1,7 +1,10 @@
 //! Takes in what the folder of one run has new: its config once, then its attempts' events and its journal from where
 //! they were read up to.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 use rusqlite::{Connection, OptionalExtension, Params, Transaction, named_params, types::Value};
 
@@ -163,13 +166,18 @@ pub fn forget(index: &Transaction, root: &Root, folder: &RunFolder) -> rusqlite:
     repaired(index, &root.relative(folder.path()))
 }
 
+/// The frozen run of a config, or why it cannot be read: of a pipe in its place that it is one, lest everybody wait for it.
+pub fn frozen(path: &Path) -> Result<FrozenRun, String> {
+    files::open(path).map_err(|e| e.to_string())?;
+    FrozenRun::read(path).map_err(|e| e.why)
+}
+
 fn config(index: &Transaction, root: &Root, folder: &RunFolder) -> rusqlite::Result<Option<FrozenRun>> {
     let path = folder.config();
     if !path.try_exists().unwrap_or(true) {
         return Ok(None);
     }
-    let read = files::open(&path).map_err(|e| e.to_string()).and_then(|_| FrozenRun::read(&path).map_err(|e| e.why));
-    let frozen = read.and_then(|frozen| {
+    let frozen = frozen(&path).and_then(|frozen| {
         if frozen.id.folder() == folder.name() {
             Ok(frozen)
         } else {

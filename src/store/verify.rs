@@ -5,7 +5,14 @@ use std::{collections::BTreeSet, io::ErrorKind, path::Path};
 
 use serde_json::Value;
 
-use super::{Store, history::artifact, ingest::Known, lines::Lines, parts::EVERY, rows::Artifact};
+use super::{
+    Store,
+    history::artifact,
+    ingest::{self, Known},
+    lines::Lines,
+    parts::EVERY,
+    rows::Artifact,
+};
 use crate::{
     base::{
         Error, Result, RunId,
@@ -15,7 +22,7 @@ use crate::{
         manifest::{self, FileRef, MANIFEST, Manifest},
     },
     event::{Event, Expansion, Note, SEAL},
-    spec::identity::{FrozenRun, run_id},
+    spec::identity::run_id,
 };
 
 /// What was found.
@@ -246,8 +253,7 @@ impl Store {
             }
             return None;
         }
-        let read = files::open(&path).map_err(|e| e.to_string());
-        let there = match read.and_then(|_| FrozenRun::read(&path).map_err(|e| e.why)) {
+        let there = match ingest::frozen(&path) {
             Ok(there) => there,
             Err(why) => {
                 found.fault(relative, What::Damaged, why, COPY);
